@@ -1,0 +1,56 @@
+package ioring
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lockstep/internal/invariant"
+)
+
+// reap turns completions into events.
+func (r *Ring) reap(events []Event) []Event {
+	head := r.cqHead.Load()
+	for tail := r.cqTail.Load(); head != tail; head++ {
+		c := *(*cqe)(unsafe.Pointer(&r.rings[r.cqesAt+(head&r.cqMask)*16]))
+		if c.userData == wakeData {
+			r.wakeArmed = false
+			continue
+		}
+		if ev := r.complete(&c); ev.Kind != 0 {
+			events = append(events, ev)
+		}
+	}
+	r.cqHead.Store(head)
+	return events
+}
+
+func (r *Ring) complete(c *cqe) Event {
+	i, gen := uint32(c.userData), uint32(c.userData>>32)
+	invariant.Check(int(i) < len(r.ops) && r.ops[i].gen == gen, "CompletionOfAnOpInFlight", i, gen)
+	f := &r.ops[i]
+	ev := Event{Kind: f.kind, Token: f.token, Res: c.res}
+	if c.flags&cqeFBuffer != 0 {
+		b := r.pool.take(int32(c.flags>>cqeBufferShift), int(max(c.res, 0)))
+		if c.res > 0 {
+			ev.Buf = b
+		} else {
+			r.pool.Free(b)
+		}
+	}
+	switch {
+	case f.kind == Connect && c.res < 0:
+		_ = unix.Close(int(f.fd))
+	case f.kind == Connect:
+		ev.Res = f.fd
+	case f.kind == Recv && c.res == -int32(unix.ENOBUFS):
+		r.starved = append(r.starved, Op{Kind: Recv, FD: f.fd, Token: f.token})
+		ev.Kind = 0
+	}
+	if f.slot >= 0 {
+		r.sends.give(f.slot)
+	}
+	f.gen++
+	r.freeOps = append(r.freeOps, int32(i))
+	return ev
+}
