@@ -1,0 +1,61 @@
+package mirror
+
+// Evidence is what the broker has measured itself. A plugin's wish is allowed
+// by evidence only: a wrong plugin can stop changes, it cannot end RPO 0.
+type Evidence struct {
+	Phase           Phase
+	Partitions      int   // of the topic
+	InStep          int   // min-ISR LEO ≥ the HW of an answer this fetcher received
+	Failing         int   // failing now
+	FailingMS       int64 // for how long all of them have been
+	DemoteTimeoutMS int64
+	Rejected        bool // the source has answered a Register with a release
+	OperatorAsked   bool
+	BackOffOver     bool
+	MirroredHere    bool // the topic has a mirror in this cluster
+}
+
+// AllowRegister returns why a Register must not be sent, "" if it may.
+func AllowRegister(e Evidence) string {
+	switch {
+	case e.Phase != Pending && e.Phase != Recovery:
+		return "phase is " + e.Phase.String()
+	case !e.BackOffOver:
+		return "back-off not over"
+	case e.Partitions == 0 || e.InStep < e.Partitions:
+		return "not every partition is in step"
+	}
+	return ""
+}
+
+// AllowDemote returns why SYNC must not end, "" if it may.
+func AllowDemote(e Evidence) string {
+	switch {
+	case e.OperatorAsked || e.Rejected:
+		return ""
+	case e.Partitions == 0 || e.Failing < e.Partitions:
+		return "not every partition is failing"
+	case e.FailingMS < e.DemoteTimeoutMS:
+		return "failing for less than the demote timeout"
+	}
+	return ""
+}
+
+// AllowRelease returns why a registration must not be released, "" if it may.
+func AllowRelease(e Evidence) string {
+	if !e.OperatorAsked {
+		return "no operator asked for a release"
+	}
+	return ""
+}
+
+// AllowStop returns why a mirror must not be stopped, "" if it may.
+func AllowStop(e Evidence) string {
+	switch {
+	case !e.OperatorAsked:
+		return "no operator asked for a stop"
+	case !e.MirroredHere:
+		return "topic is not mirrored"
+	}
+	return ""
+}
