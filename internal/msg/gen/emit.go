@@ -281,11 +281,14 @@ func All() []Message {
 func (e *emitter) emitFactory(all []*message, name, kind string) error {
 	seen := map[int]string{}
 	e.p("// %s returns a %s message with its defaults, nil for an unknown key.", name, kind)
-	e.p("func %s(key int16) Message {\nvar m Message\nswitch key {", name)
+	all = slices.DeleteFunc(slices.Clone(all), func(m *message) bool { return m.Type != kind || m.APIKey == nil })
+	e.p("func %s(key int16) Message {", name)
+	if len(all) == 0 {
+		e.p("return nil\n}\n")
+		return nil
+	}
+	e.p("var m Message\nswitch key {")
 	for _, m := range all {
-		if m.Type != kind || m.APIKey == nil {
-			continue
-		}
 		if other := seen[*m.APIKey]; other != "" {
 			return fmt.Errorf("%s and %s have the same key %d", m.Name, other, *m.APIKey)
 		}
