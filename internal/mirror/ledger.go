@@ -58,7 +58,7 @@ type RegisterRequest struct {
 	Mirror        string
 	ClusterID     string
 	Recovery      bool  // RecoveryPromotion
-	ReleaseNumber int64 // with Recovery: the release it answers; 0 = not named
+	ReleaseNumber int64 // with Recovery: the release it answers; ≤ 0 = not named
 }
 
 // LedgerFacts is what decides beside the entry itself.
@@ -90,7 +90,7 @@ func Register(old Registration, exists bool, req RegisterRequest, f LedgerFacts)
 	d := Decision{Code: Admitted, Changed: true, Exists: true,
 		Entry: Registration{Mirror: req.Mirror, ClusterID: req.ClusterID, Epoch: f.Index}}
 	if exists && old.Released {
-		unnumbered := req.ReleaseNumber == 0
+		unnumbered := req.ReleaseNumber <= 0
 		if f.Held || !req.Recovery || !unnumbered && req.ReleaseNumber != old.ReleaseNumber {
 			refused.Code = NeedsRecovery
 			return refused

@@ -51,16 +51,16 @@ type Promotion struct {
 	Attempts       int32 // failed Registers in a row; the back-off's own counter
 }
 
-// Desired is the operator's wish.
-func (p Promotion) Desired() Type {
+// DesiredType is the operator's wish.
+func (p Promotion) DesiredType() Type {
 	if p.Phase == PlainAsync {
 		return Async
 	}
 	return Sync
 }
 
-// Effective drives the fetchers.
-func (p Promotion) Effective() Type {
+// EffectiveType drives the fetchers.
+func (p Promotion) EffectiveType() Type {
 	if p.Phase == InSync {
 		return Sync
 	}
@@ -102,6 +102,7 @@ func (e PromotionEventKind) String() string {
 type PromotionEvent struct {
 	Kind   PromotionEventKind
 	Number int64
+	Asked  int64 // UnregisterAnswered: the epoch that SendUnregister named
 }
 
 // PromotionEffectKind is what the coordinator does, in the order given: a Send
@@ -159,7 +160,7 @@ func (p Promotion) Step(e PromotionEvent) (Promotion, []PromotionEffect) {
 	case RegisterOK, RegisterReleased, RegisterMismatch, RegisterUnreachable, RegisterUnknown:
 		return p.answer(e)
 	case UnregisterAnswered:
-		return p.unregistered(e.Number)
+		return p.unregistered(e.Asked, e.Number)
 	case UnregisterDue:
 		return p, p.unregister()
 	case Resumed:
@@ -180,7 +181,7 @@ func (p Promotion) answer(e PromotionEvent) (Promotion, []PromotionEffect) {
 		p = Promotion{Phase: InSync, RegistrationEpoch: e.Number}
 		return p, []PromotionEffect{{Kind: CommitSync, Number: e.Number}}
 	case RegisterReleased:
-		p.Phase, p.Recovery, p.ReleaseNumber = Recovery, true, e.Number
+		p.Phase, p.Recovery, p.ReleaseNumber = Recovery, true, max(e.Number, 0)
 		p.OwedUnregister = 0 // the marker keeps out whatever is still under way
 	case RegisterUnknown:
 		return p, []PromotionEffect{p.register()}
@@ -209,7 +210,7 @@ func (p Promotion) lateAnswer(e PromotionEvent) (Promotion, []PromotionEffect) {
 			return p.commitAsync([]PromotionEffect{{Kind: BackOff, Number: 1}})
 		}
 	case e.Kind == RegisterReleased && p.Phase != PlainAsync && e.Number > p.ReleaseNumber:
-		p.Phase, p.Recovery, p.ReleaseNumber = Recovery, true, e.Number
+		p.Phase, p.Recovery, p.ReleaseNumber = Recovery, true, max(e.Number, 0)
 		return p.commitAsync(nil)
 	}
 	return p, nil
@@ -242,12 +243,14 @@ func (p Promotion) stop() (Promotion, []PromotionEffect) {
 	return Promotion{}.commitAsync(send)
 }
 
-func (p Promotion) unregistered(standing int64) (Promotion, []PromotionEffect) {
-	if p.Phase == Registering || p.Phase == InSync {
+func (p Promotion) unregistered(asked, standing int64) (Promotion, []PromotionEffect) {
+	switch {
+	case p.Phase == Registering || p.Phase == InSync:
 		return p, nil // about an older registration: this one is newer
-	}
-	if p.OwedUnregister == standing {
+	case p.OwedUnregister == standing:
 		return p, nil
+	case asked != max(p.OwedUnregister, 0) && standing <= p.OwedUnregister:
+		return p, nil // the answer to an earlier question
 	}
 	p.OwedUnregister = standing
 	return p.commitAsync(p.unregister())
