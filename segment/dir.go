@@ -1,0 +1,323 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	lockFile   = ".lock"
+	propsFile  = "meta.properties"
+	markerFile = ".kafka_cleanshutdown"
+	formatName = "lockstep.format"
+	formatNow  = "1"
+)
+
+// DirOptions says whose directory it is.
+type DirOptions struct {
+	ClusterID string // "" = not known yet
+	NodeID    int32
+}
+
+// Dir is a log directory.
+type Dir struct {
+	fs     FS
+	path   string
+	lock   io.Closer
+	clean  bool
+	failed atomic.Pointer[error]
+
+	mu     sync.Mutex // serialises writers of the small files; never held with a partition's lock
+	opts   DirOptions
+	logs   map[TopicPartition]*Log
+	points map[TopicPartition]int64 // recovery points as the file has them
+	starts map[TopicPartition]int64 // log start offsets as the file had them
+	opened map[TopicPartition]bool  // no longer as the clean close left them
+}
+
+// OpenDir locks a log directory, makes it if it is not there, checks whose it
+// is and whether it was closed clean. The marker of a clean close is removed
+// before anything is loaded, so that a crash from here on counts as one.
+func OpenDir(disk FS, path string, o DirOptions) (*Dir, error) {
+	d := &Dir{fs: disk, path: path, opts: o, logs: map[TopicPartition]*Log{}, opened: map[TopicPartition]bool{}}
+	if err := disk.Meta().MkdirAll(path); err != nil {
+		return nil, err
+	}
+	lock, err := disk.Meta().Lock(filepath.Join(path, lockFile))
+	if errors.Is(err, ErrInUse) {
+		return nil, fmt.Errorf("log directory %s is %w", path, ErrInUse)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock of log directory %s: %w", path, err)
+	}
+	d.lock = lock
+	if err := d.load(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return d, nil
+}
+
+func (d *Dir) load() error {
+	if err := d.checkProperties(); err != nil {
+		return err
+	}
+	marker := filepath.Join(d.path, markerFile)
+	if _, err := d.fs.Meta().ReadFile(marker); err == nil {
+		d.clean = true
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if d.clean {
+		if err := errors.Join(d.fs.Remove(marker), d.fs.SyncDir(d.path)); err != nil {
+			return err
+		}
+	}
+	var err error
+	if d.points, err = d.ReadCheckpoint(RecoveryPointCheckpoint); err != nil {
+		return err
+	}
+	if d.starts, err = d.ReadCheckpoint(LogStartCheckpoint); err != nil {
+		return err
+	}
+	return d.finishDeletes()
+}
+
+// checkProperties refuses the directory of another cluster or node and
+// completes meta.properties.
+func (d *Dir) checkProperties() error {
+	path := filepath.Join(d.path, propsFile)
+	data, err := d.fs.Meta().ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d.writeProperties()
+	}
+	if err != nil {
+		return err
+	}
+	props := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(key, "#") {
+			props[key] = value
+		}
+	}
+	if f := props[formatName]; f != formatNow {
+		return fmt.Errorf("log directory %s has %s=%q, this build reads %s", d.path, formatName, f, formatNow)
+	}
+	if id := props["node.id"]; id != strconv.Itoa(int(d.opts.NodeID)) {
+		return fmt.Errorf("log directory %s belongs to node %s, not to node %d", d.path, id, d.opts.NodeID)
+	}
+	was := props["cluster.id"]
+	if was != "" && d.opts.ClusterID != "" && was != d.opts.ClusterID {
+		return fmt.Errorf("log directory %s belongs to cluster %s, not to cluster %s", d.path, was, d.opts.ClusterID)
+	}
+	if was != "" {
+		d.opts.ClusterID = was
+		return nil
+	}
+	if d.opts.ClusterID == "" {
+		return nil
+	}
+	return d.writeProperties()
+}
+
+func (d *Dir) writeProperties() error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "version=1\nnode.id=%d\n%s=%s\n", d.opts.NodeID, formatName, formatNow)
+	if d.opts.ClusterID != "" {
+		fmt.Fprintf(&b, "cluster.id=%s\n", d.opts.ClusterID)
+	}
+	return d.fs.Meta().WriteFile(filepath.Join(d.path, propsFile), []byte(b.String()))
+}
+
+// Path returns the directory's path.
+func (d *Dir) Path() string { return d.path }
+
+// Clean tells whether the directory was closed by CloseClean before.
+func (d *Dir) Clean() bool { return d.clean }
+
+// ClusterID returns the cluster the directory belongs to, "" if not known.
+func (d *Dir) ClusterID() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.opts.ClusterID
+}
+
+// SetClusterID records the cluster of a directory that had none; another
+// cluster than the recorded one is an error.
+func (d *Dir) SetClusterID(id string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.opts.ClusterID == id {
+		return nil
+	}
+	if d.opts.ClusterID != "" {
+		return fmt.Errorf("log directory %s belongs to cluster %s, not to cluster %s", d.path, d.opts.ClusterID, id)
+	}
+	d.opts.ClusterID = id
+	if err := d.writeProperties(); err != nil {
+		d.opts.ClusterID = ""
+		return err
+	}
+	return nil
+}
+
+// Failed returns nil, or ErrDirFailed wrapping what failed the directory.
+func (d *Dir) Failed() error {
+	if p := d.failed.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Fail ends the directory for the life of the process: every append, read,
+// flush and plan is refused from now on. The first error is kept.
+func (d *Dir) Fail(err error) {
+	wrapped := fmt.Errorf("%w: %s: %w", ErrDirFailed, d.path, err)
+	d.failed.CompareAndSwap(nil, &wrapped)
+}
+
+// Scan lists the partitions that have a directory.
+func (d *Dir) Scan() ([]LogID, error) {
+	names, err := d.fs.Meta().ReadDir(d.path)
+	if err != nil {
+		return nil, err
+	}
+	var ids []LogID
+	for _, name := range names {
+		p, ok := parsePartition(name)
+		if !ok {
+			continue
+		}
+		data, err := d.fs.Meta().ReadFile(filepath.Join(d.path, name, metadataFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a crash before the first append was answered, or a file of that name
+		}
+		if err != nil {
+			return nil, err
+		}
+		id, ok := decodeTopicID(data)
+		if !ok {
+			return nil, fmt.Errorf("%s has no topic id", filepath.Join(d.path, name, metadataFile))
+		}
+		ids = append(ids, LogID{Topic: p.Topic, Partition: p.Partition, TopicID: id})
+	}
+	return ids, nil
+}
+
+// parsePartition splits <topic>-<partition>.
+func parsePartition(name string) (TopicPartition, bool) {
+	i := strings.LastIndexByte(name, '-')
+	if i <= 0 {
+		return TopicPartition{}, false
+	}
+	n, err := strconv.ParseInt(name[i+1:], 10, 32)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != name[i+1:] {
+		return TopicPartition{}, false
+	}
+	return TopicPartition{name[:i], int32(n)}, true
+}
+
+// OpenLog opens the log of a partition and recovers it if it has files; now
+// (ms) is when the producers it finds were last seen. Nothing is created
+// before the first append. A *CorruptError means that bytes which were
+// durable are damaged or gone: nothing was changed on disk.
+func (d *Dir) OpenLog(id LogID, cfg Config, now int64) (*Log, RecoveryStats, error) {
+	if err := d.Failed(); err != nil {
+		return nil, RecoveryStats{}, err
+	}
+	p := id.TopicPartition()
+	l := &Log{dir: d, id: id, path: filepath.Join(d.path, p.String()), failed: &d.failed, cfg: cfg, now: now, producers: newProducers()}
+	d.mu.Lock()
+	point, start := d.points[p], d.starts[p]
+	taken := d.logs[p] != nil
+	l.clean = d.clean && !d.opened[p]
+	d.opened[p] = true
+	d.mu.Unlock()
+	if taken {
+		return nil, RecoveryStats{}, fmt.Errorf("log %s is open already: %w", p, ErrBusy)
+	}
+	stats, err := l.recover(point, start)
+	if err != nil {
+		for _, s := range l.list() {
+			s.m.unpin()
+		}
+		return nil, stats, fmt.Errorf("log %s: %w", p, err)
+	}
+	d.mu.Lock()
+	d.logs[p] = l
+	d.mu.Unlock()
+	return l, stats, nil
+}
+
+func (d *Dir) forget(l *Log) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p := l.id.TopicPartition(); d.logs[p] == l {
+		delete(d.logs, p)
+	}
+}
+
+// Delete closes a log and removes its files: the directory gets a name no
+// partition has and then goes. Nobody may append any more. Readers keep what
+// they pinned.
+func (d *Dir) Delete(l *Log) error {
+	if err := d.Failed(); err != nil {
+		return err
+	}
+	l.Close()
+	if err := d.dropPoints(l.id.TopicPartition()); err != nil {
+		return err
+	}
+	if !l.exists {
+		return nil
+	}
+	gone := l.id.deletedName(d.path)
+	if err := d.removeDir(gone); err != nil {
+		return err
+	}
+	if err := errors.Join(d.fs.Rename(l.path, gone), d.fs.SyncDir(d.path)); err != nil {
+		return err
+	}
+	return d.removeDir(gone)
+}
+
+// finishDeletes removes what a crash left of deleted partitions.
+func (d *Dir) finishDeletes() error {
+	names, err := d.fs.Meta().ReadDir(d.path)
+	for _, name := range names {
+		if strings.HasSuffix(name, deleteSuffix) && err == nil {
+			err = d.removeDir(filepath.Join(d.path, name))
+		}
+	}
+	return err
+}
+
+func (d *Dir) removeDir(path string) error {
+	names, err := d.fs.Meta().ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, name := range names {
+		err = errors.Join(err, d.fs.Remove(filepath.Join(path, name)))
+	}
+	return errors.Join(err, d.fs.Remove(path))
+}
+
+// CloseClean leaves the marker of a clean close and gives up the directory.
+// All logs were sealed by SealClean and closed before.
+func (d *Dir) CloseClean() error {
+	if err := d.Failed(); err != nil {
+		return errors.Join(err, d.Close())
+	}
+	err := d.fs.Meta().WriteFile(filepath.Join(d.path, markerFile), []byte("version=0\n"))
+	return errors.Join(err, d.Close())
+}
+
+// Close gives up the directory; the next OpenDir finds it not clean.
+func (d *Dir) Close() error { return d.lock.Close() }

@@ -1,0 +1,183 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// DiskFS is the real disk. This is the only file of the package that makes
+// system calls.
+type DiskFS struct{}
+
+var _ FS = DiskFS{}
+var _ MetaFS = DiskFS{}
+
+type diskFile struct {
+	fd   int
+	name string
+	data []byte
+}
+
+// wrap gives an error the name of the file and ErrNoSpace its place.
+func wrap(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		err = fmt.Errorf("%w (%w)", ErrNoSpace, err)
+	}
+	return fmt.Errorf("%s %s: %w", op, name, err)
+}
+
+// retry repeats a call that a signal interrupted; the Go runtime sends them.
+func retry(f func() error) error {
+	for {
+		if err := f(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func (DiskFS) Open(name string, mapBytes int64, create bool) (Mapped, error) {
+	flags := unix.O_RDWR | unix.O_CLOEXEC
+	if create {
+		flags |= unix.O_CREAT | unix.O_EXCL
+	}
+	fd := -1
+	err := retry(func() (err error) { fd, err = unix.Open(name, flags, 0o644); return err })
+	if err != nil {
+		return Mapped{}, wrap("open", name, err)
+	}
+	var st unix.Stat_t
+	if err := retry(func() error { return unix.Fstat(fd, &st) }); err != nil {
+		unix.Close(fd)
+		return Mapped{}, wrap("stat", name, err)
+	}
+	length := max(mapBytes, st.Size, 1)
+	data, err := unix.Mmap(fd, 0, int(length), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		unix.Close(fd)
+		return Mapped{}, wrap("mmap", name, err)
+	}
+	return Mapped{File: &diskFile{fd: fd, name: name, data: data}, Bytes: data, Size: st.Size}, nil
+}
+
+func (DiskFS) Remove(name string) error {
+	err := os.Remove(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (DiskFS) Rename(from, to string) error {
+	return os.Rename(from, to)
+}
+
+func (DiskFS) SyncDir(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	return errors.Join(err, d.Close())
+}
+
+func (d DiskFS) Meta() MetaFS { return d }
+
+func (DiskFS) ReadDir(name string) ([]string, error) {
+	d, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	names, err := d.Readdirnames(-1)
+	return names, errors.Join(err, d.Close())
+}
+
+func (DiskFS) ReadFile(name string) ([]byte, error) { return os.ReadFile(name) }
+
+func (d DiskFS) WriteFile(name string, data []byte) error {
+	tmp := name + tmpSuffix
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return wrap("create", tmp, err)
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(tmp)
+		return wrap("write", tmp, err)
+	}
+	if err := os.Rename(tmp, name); err != nil {
+		return wrap("rename", tmp, err)
+	}
+	return d.SyncDir(filepath.Dir(name))
+}
+
+func (DiskFS) MkdirAll(name string) error { return wrap("mkdir", name, os.MkdirAll(name, 0o755)) }
+
+func (DiskFS) Lock(name string) (io.Closer, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	err = retry(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+	if err == unix.EWOULDBLOCK {
+		err = ErrInUse
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *diskFile) Pwritev(bufs [][]byte, off int64) (int, error) {
+	for {
+		n, err := unix.Pwritev(f.fd, bufs, off)
+		if err == unix.EINTR || err == unix.EAGAIN {
+			continue
+		}
+		if err != nil {
+			return max(n, 0), wrap("write", f.name, err)
+		}
+		return n, nil
+	}
+}
+
+func (f *diskFile) Allocate(off, n int64) error {
+	err := retry(func() error { return unix.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, off, n) })
+	switch err {
+	case nil:
+		return nil
+	case unix.EOPNOTSUPP, unix.ENOSYS:
+		// A file system without reservations: a full disk then shows at the
+		// write, which ends the directory. Nothing better is to be had.
+		return nil
+	}
+	// A failed fallocate keeps the blocks it got. A writer may be extending
+	// the file at this moment, so it must not be truncated here: a hole is
+	// punched instead, and what the file system keeps is freed at the roll.
+	_ = unix.Fallocate(f.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
+	return wrap("allocate", f.name, err)
+}
+
+func (f *diskFile) Truncate(size int64) error {
+	return wrap("truncate", f.name, retry(func() error { return unix.Ftruncate(f.fd, size) }))
+}
+
+func (f *diskFile) Datasync() error {
+	return wrap("fdatasync", f.name, retry(func() error { return unix.Fdatasync(f.fd) }))
+}
+
+func (f *diskFile) Close() error {
+	err := unix.Munmap(f.data)
+	return wrap("close", f.name, errors.Join(err, unix.Close(f.fd)))
+}

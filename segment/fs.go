@@ -1,0 +1,77 @@
+package segment
+
+import (
+	"errors"
+	"io"
+)
+
+// FS is the disk as this package needs it. The real one is DiskFS, the fake
+// is MemFS. Names are whole paths. ErrNoSpace is wrapped where the disk is
+// full, fs.ErrNotExist where a name is not there.
+type FS interface {
+	// Open opens a file, or makes an empty one when create is set (an old
+	// file of that name is an error), and maps it read-only. The map is
+	// mapBytes long, or as long as the file when that is more.
+	Open(name string, mapBytes int64, create bool) (Mapped, error)
+	// Remove unlinks a file or an empty directory; absence is no error.
+	Remove(name string) error
+	// Rename moves a file or directory, replacing a file of that name.
+	Rename(from, to string) error
+	// SyncDir makes the names inside a directory durable.
+	SyncDir(name string) error
+	// Meta is the rest: small files and directories.
+	Meta() MetaFS
+}
+
+// MetaFS handles small files and directories.
+type MetaFS interface {
+	// ReadDir lists the names in a directory, in any order.
+	ReadDir(name string) ([]string, error)
+	ReadFile(name string) ([]byte, error)
+	// WriteFile replaces a file as a whole: after a crash either the old or
+	// the new content is there, and after a return of nil the new one.
+	WriteFile(name string, data []byte) error
+	MkdirAll(name string) error
+	// Lock takes a lock file for the life of the returned Closer; ErrInUse
+	// when another process (or another caller) holds it.
+	Lock(name string) (io.Closer, error)
+}
+
+// File is an open log file.
+type File interface {
+	// Pwritev writes bufs at off and may write less than all of them.
+	Pwritev(bufs [][]byte, off int64) (int, error)
+	// Allocate reserves blocks for [off, off+n) without changing the size.
+	// When it fails it gives partial blocks back where the file system can.
+	Allocate(off, n int64) error
+	// Truncate cuts the file and gives up blocks reserved above size.
+	Truncate(size int64) error
+	// Datasync makes all written bytes durable.
+	Datasync() error
+	// Close unmaps and closes.
+	Close() error
+}
+
+// Mapped is an open file with its read-only map.
+type Mapped struct {
+	File
+	Bytes []byte // the map; bytes beyond the written length must not be touched
+	Size  int64  // the size of the file when it was opened, bytes
+}
+
+var (
+	// ErrNoSpace is a full disk. Nothing is lost; a later try may succeed.
+	ErrNoSpace = errors.New("no space left on the log directory's disk")
+	// ErrInUse is a log directory locked by another process.
+	ErrInUse = errors.New("in use by another process")
+	// ErrDirFailed is returned by everything in a directory after its first
+	// failed write or flush.
+	ErrDirFailed = errors.New("log directory failed")
+	// ErrOffsetOutOfRange is an offset below the start or above the end.
+	ErrOffsetOutOfRange = errors.New("offset out of range")
+	// ErrBusy is a plan that must wait: appends are queued or being written,
+	// or another step of the same log is under way.
+	ErrBusy = errors.New("log is busy")
+	// ErrClosed is a log that was closed or deleted.
+	ErrClosed = errors.New("log is closed")
+)

@@ -1,0 +1,132 @@
+package segment
+
+import (
+	"fmt"
+	"sort"
+
+	"lockstep/internal/wire"
+)
+
+// Slice is a run of whole batches in the map of a segment.
+type Slice struct {
+	Bytes []byte // read-only; valid until Release
+	First int64  // base offset of the first batch, at or below the asked offset
+	Next  int64  // offset after the last batch: where to read on
+	Cold  bool   // not written recently by this process: a touch may go to the disk
+
+	m *mapping
+}
+
+// Release lets the bytes go. It must be called once for each Slice that
+// Read returned without an error.
+func (s *Slice) Release() {
+	if s.m != nil {
+		s.m.unpin()
+		s.m, s.Bytes = nil, nil
+	}
+}
+
+// Read returns whole batches: from the one that contains offset from to the
+// last one that ends at or below limit (the mark of the reader), at most
+// maxBytes of them, out of one segment. With atLeastOne the first batch comes
+// even when it is larger than maxBytes. Nothing to read is an empty Slice.
+// The error is ErrOffsetOutOfRange below Start or above End, ErrDirFailed or
+// ErrClosed, or a *CorruptError when the bytes are not batches any more. No
+// lock, no allocation, no system call.
+func (l *Log) Read(from int64, maxBytes int, limit int64, atLeastOne bool) (Slice, error) {
+	for {
+		if err := l.err(); err != nil {
+			return Slice{}, err
+		}
+		end := l.End()
+		if from < l.Start() || from > end {
+			return Slice{}, ErrOffsetOutOfRange
+		}
+		limit := min(limit, end)
+		s := find(l.list(), from)
+		if from >= limit || s == nil || s.base >= limit {
+			return Slice{First: from, Next: from}, nil
+		}
+		if !s.m.pin() {
+			continue // retired since the list was read: there is a new list
+		}
+		out, pos, ok := s.read(from, int64(maxBytes), limit, atLeastOne)
+		if !ok {
+			s.m.unpin()
+			return Slice{}, &CorruptError{Path: s.name, Offset: from, Pos: pos, Reason: "no batch where one must begin"}
+		}
+		if len(out.Bytes) == 0 {
+			s.m.unpin()
+			return out, nil
+		}
+		out.m = s.m
+		out.Cold = l.cold(s, pos)
+		return out, nil
+	}
+}
+
+// find returns the segment that holds an offset: the last with base <= from.
+func find(segs []*segment, from int64) *segment {
+	i := sort.Search(len(segs), func(i int) bool { return segs[i].base > from })
+	if i == 0 {
+		return nil
+	}
+	return segs[i-1]
+}
+
+// read returns the slice and its position; false when the segment is broken.
+func (s *segment) read(from, maxBytes, limit int64, atLeastOne bool) (Slice, int64, bool) {
+	// The end is read before the length: every border at or below that end
+	// lies within that length.
+	limit = min(limit, s.end.Load())
+	size := s.size.Load()
+	empty := Slice{First: from, Next: from}
+	if from >= limit {
+		return empty, 0, true
+	}
+	first := s.floorOffset(from, size)
+	b, ok := s.batch(first, size)
+	if !ok || b.NextOffset() <= from {
+		return empty, first.pos, false
+	}
+	if b.NextOffset() > limit {
+		return empty, first.pos, true
+	}
+	last := s.floorOffset(limit, size)
+	if last.pos-first.pos > maxBytes {
+		last = s.floorPos(first.pos+max(maxBytes, 0), size)
+		if last.pos <= first.pos && atLeastOne {
+			last = border{first.pos + int64(b.Size()), b.NextOffset()}
+		}
+	}
+	if last.pos <= first.pos {
+		return empty, first.pos, true
+	}
+	return Slice{Bytes: s.m.Bytes[first.pos:last.pos], First: first.off, Next: last.off}, first.pos, true
+}
+
+// cold tells whether position pos was written by an earlier process, or so
+// long ago that the kernel may have dropped the page.
+func (l *Log) cold(s *segment, pos int64) bool {
+	at := s.mark + pos
+	return at < 0 || at < l.written.Load()-warmBytes
+}
+
+// Walk calls fn for each whole batch in data, the bytes of a .log file, with
+// its position, and returns how many bytes the whole batches fill. What
+// follows them, if anything, is no batch. It checks lengths only: call
+// CheckCRC in fn.
+func Walk(data []byte, fn func(pos int64, b wire.Batch) error) (int64, error) {
+	pos := int64(0)
+	for rest := data; ; {
+		b, after, ok := wire.NextBatch(rest)
+		if !ok {
+			return pos, nil
+		}
+		if err := fn(pos, b); err != nil {
+			return pos, fmt.Errorf("batch at byte %d: %w", pos, err)
+		}
+		pos += int64(b.Size())
+		rest = after
+	}
+}

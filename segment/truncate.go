@@ -1,0 +1,287 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"lockstep/internal/invariant"
+)
+
+// Truncation takes the end of a log away. Do it without the lock, then hand
+// it to Truncated.
+type Truncation struct {
+	log    *Log
+	err    error
+	noop   bool
+	to     int64      // the new end offset
+	full   bool       // nothing stays: the log starts again at to
+	keep   []*segment // whole segments that stay
+	cut    *segment   // the segment to be sealed shorter, if to lies inside one
+	at     border     // where it is cut
+	remove []*segment // segments that go
+	limit  int64
+	step   int32
+	epochs []EpochStart
+
+	short     *segment
+	made      *segment
+	producers *Producers
+}
+
+// End returns the log end offset after the truncation.
+func (t *Truncation) End() int64 { return t.to }
+
+// TruncatePlan returns the plan that makes to the end offset of the log; to
+// inside a batch cuts at that batch's start. Below Start everything goes and
+// the log starts again at to. ErrBusy while appends are queued or being
+// written or another step is under way. Until Truncated, Room says RoomGrow.
+// [L]
+func (l *Log) TruncatePlan(to int64) (Truncation, error) {
+	if err := l.truncatable(); err != nil {
+		return Truncation{}, err
+	}
+	if to >= l.End() {
+		return Truncation{log: l, noop: true, to: l.End()}, nil
+	}
+	if to < l.Start() || len(l.list()) == 0 {
+		return l.RestartPlan(to)
+	}
+	t := Truncation{log: l, limit: l.nextLimit(), step: l.cfg.IndexIntervalBytes}
+	segs := l.list()
+	i := len(segs) - 1
+	for segs[i].base > to {
+		i--
+	}
+	s := segs[i]
+	t.at = s.floorOffset(to, s.size.Load())
+	t.to = t.at.off
+	t.keep = segs[:i:i]
+	t.remove = segs[i+1:]
+	if t.at.pos > 0 {
+		t.cut = s
+	} else {
+		t.remove = segs[i:]
+	}
+	return l.beginTruncation(t), nil
+}
+
+// RestartPlan returns the plan that drops everything and lets the log start
+// again, empty, at an offset: for a follower whose log ends below its
+// leader's start. [L]
+func (l *Log) RestartPlan(at int64) (Truncation, error) {
+	if err := l.truncatable(); err != nil {
+		return Truncation{}, err
+	}
+	if at < 0 {
+		return Truncation{}, fmt.Errorf("%w: restart at %d", ErrOffsetOutOfRange, at)
+	}
+	t := Truncation{log: l, to: at, full: true, remove: l.list(), limit: l.nextLimit(), step: l.cfg.IndexIntervalBytes}
+	return l.beginTruncation(t), nil
+}
+
+func (l *Log) truncatable() error {
+	if err := l.err(); err != nil {
+		return err
+	}
+	if !l.idle() || l.growing || l.truncating || l.flushing {
+		return fmt.Errorf("truncate %s: %w", l.id.TopicPartition(), ErrBusy)
+	}
+	return nil
+}
+
+func (l *Log) nextLimit() int64 {
+	return min(max(l.cfg.SegmentBytes, int64(l.cfg.MaxMessageBytes), l.want), maxSegment)
+}
+
+// beginTruncation lowers Durable at once, so that no checkpoint written from
+// here on can promise what is about to go.
+func (l *Log) beginTruncation(t Truncation) Truncation {
+	l.truncating = true
+	l.durable.Store(min(l.Durable(), t.to))
+	var after epochs
+	after.p.Store(l.epochs.p.Load())
+	if t.full {
+		after.truncateEnd(0)
+	} else {
+		after.truncateEnd(t.to)
+	}
+	t.epochs = append([]EpochStart{}, after.list()...)
+	return t
+}
+
+// Do makes the system calls. Once, without the lock. Order is what makes a
+// crash harmless: the new empty file comes first and ends the content of what
+// is before it; an empty file with files behind it tells recovery that those
+// were on their way out.
+func (t *Truncation) Do() {
+	l := t.log
+	if t.noop || !l.existsOnDisk(t) {
+		t.producers = newProducers()
+		return
+	}
+	if t.err = l.dir.lowerRecoveryPoint(l.id.TopicPartition()); t.err != nil {
+		return
+	}
+	if t.full {
+		t.err = t.removeAll()
+	}
+	if t.err == nil {
+		t.err = t.place()
+	}
+	if t.err == nil && !t.full {
+		t.err = t.removeAbove()
+	}
+	meta := l.dir.fs.Meta()
+	if t.err == nil && t.cut != nil {
+		t.short = t.cut.shorten(t.at)
+		t.err = meta.WriteFile(segmentName(l.path, t.cut.base, indexSuffix), encodeIndex(t.short.index, t.short.content()))
+	}
+	if t.err == nil {
+		t.err = meta.WriteFile(filepath.Join(l.path, epochFile), encodeEpochs(t.epochs))
+	}
+	if t.err == nil {
+		t.producers, t.err = t.rebuild()
+	}
+}
+
+func (l *Log) existsOnDisk(t *Truncation) bool {
+	return len(t.keep) > 0 || t.cut != nil || len(t.remove) > 0
+}
+
+// place puts the new empty segment file, replacing one of the same name.
+func (t *Truncation) place() error {
+	l := t.log
+	name := segmentName(l.path, t.to, logSuffix)
+	if err := l.dir.fs.Remove(name + newSuffix); err != nil {
+		return err
+	}
+	m, err := l.dir.fs.Open(name+newSuffix, t.limit, true)
+	if err != nil {
+		return err
+	}
+	if err := l.dir.fs.Rename(name+newSuffix, name); err != nil {
+		return errors.Join(err, m.Close())
+	}
+	t.made = newSegment(l.path, t.to, m, t.limit, t.step)
+	return l.dir.fs.SyncDir(l.path)
+}
+
+// removeAbove unlinks what lay above the new end, the newest first, and the
+// hints of the new segment's name.
+func (t *Truncation) removeAbove() error {
+	l := t.log
+	err := errors.Join(
+		l.dir.fs.Remove(segmentName(l.path, t.to, indexSuffix)),
+		l.removeSnapshots(func(off int64) bool { return off > t.to }))
+	for i := len(t.remove) - 1; i >= 0 && err == nil; i-- {
+		if base := t.remove[i].base; base != t.to {
+			err = l.removeFiles(base)
+		}
+	}
+	return errors.Join(err, l.dir.fs.SyncDir(l.path))
+}
+
+// removeAll unlinks every segment, the newest first: what a crash leaves is a
+// shorter log, never one with a hole.
+func (t *Truncation) removeAll() error {
+	l := t.log
+	err := l.removeSnapshots(func(int64) bool { return true })
+	for i := len(t.remove) - 1; i >= 0 && err == nil; i-- {
+		err = l.removeFiles(t.remove[i].base)
+	}
+	return err
+}
+
+// removeSnapshots unlinks the producer snapshots whose offset is not wanted.
+func (l *Log) removeSnapshots(unwanted func(offset int64) bool) error {
+	names, err := l.dir.fs.Meta().ReadDir(l.path)
+	for _, name := range names {
+		if off, ok := parseName(name, snapshotSuffix); ok && unwanted(off) && err == nil {
+			err = l.dir.fs.Remove(filepath.Join(l.path, name))
+		}
+	}
+	return err
+}
+
+// shorten returns the segment as it is after a cut. It shares the map: the
+// bytes above the cut stay where readers may still be looking at them.
+func (s *segment) shorten(at border) *segment {
+	n := &segment{
+		base: s.base, name: s.name, m: s.m, limit: at.pos, index: s.index.cut(at.pos),
+		mark: s.mark, alloc: at.pos, interval: s.interval, firstTs: s.firstTs, shortened: true,
+	}
+	e := n.index.floorPos(at.pos)
+	maxTs := e.maxTs
+	for p := (border{int64(e.pos), s.base + int64(e.rel)}); p.pos < at.pos; {
+		b, ok := s.batch(p, at.pos)
+		if !ok {
+			break
+		}
+		maxTs = max(maxTs, b.MaxTimestamp())
+		p = border{p.pos + int64(b.Size()), b.NextOffset()}
+	}
+	n.maxTs.Store(maxTs)
+	n.size.Store(at.pos)
+	n.end.Store(at.off)
+	return n
+}
+
+// rebuild returns the producers as they were at the new end: the nearest
+// snapshot and the batches after it.
+func (t *Truncation) rebuild() (*Producers, error) {
+	segs := t.keep
+	if t.short != nil {
+		segs = append(segs[:len(segs):len(segs)], t.short)
+	}
+	return t.log.producersAt(segs, t.to)
+}
+
+// Truncated ends the truncation. ErrNoSpace: nothing has changed and it may
+// be planned again. Any other error has failed the directory. [L]
+func (l *Log) Truncated(t Truncation) error {
+	if t.noop {
+		return nil
+	}
+	if t.log != l || !l.truncating {
+		invariant.Check(false, "PlanDoApply", l.path)
+	}
+	l.truncating = false
+	if t.err != nil {
+		if t.made != nil {
+			t.made.m.unpin()
+		}
+		if t.made != nil || t.full || !errors.Is(t.err, ErrNoSpace) {
+			l.dir.Fail(t.err) // half done: memory and disk no longer agree
+		}
+		return t.err
+	}
+	segs := append([]*segment(nil), t.keep...)
+	if t.short != nil {
+		segs = append(segs, t.short)
+	}
+	if t.made != nil {
+		t.made.mark = l.written.Load()
+		segs = append(segs, t.made)
+		l.namesDirty = true
+	}
+	size := int64(0)
+	for _, s := range segs {
+		size += s.size.Load()
+	}
+	// A reader that meets the new list with the old end finds less to read,
+	// one that meets the old list with the new end reads what was there.
+	l.setList(segs)
+	l.end.Store(t.to)
+	l.size.Store(size)
+	if t.full {
+		l.start.Store(t.to)
+	}
+	l.next, l.sealing = t.to, false
+	l.producers = t.producers
+	l.epochs.replace(t.epochs)
+	for _, s := range t.remove {
+		s.m.unpin()
+	}
+	return nil
+}
