@@ -39,8 +39,8 @@ func (l *Log) GrowPlan(now int64) (Grow, bool) {
 	l.now = max(l.now, now)
 	s := l.active()
 	if s == nil || l.sealing {
-		if !l.idle() {
-			return Grow{}, false
+		if !l.idle() || (s == nil && l.want == 0) {
+			return Grow{}, false // not drained, or nobody has asked for room yet
 		}
 		return l.rollPlan(s), true
 	}

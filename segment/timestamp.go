@@ -110,21 +110,20 @@ func inBatch(b wire.Batch, fits func(ts, off int64) bool, d Decompress) (Timesta
 	payload := b.Payload()
 	if b.Codec() != 0 {
 		var err error
-		if payload, err = d(int8(b.Codec()), payload, maxRecordsLimit); err != nil {
+		if payload, err = d(b.Codec(), payload, maxRecordsLimit); err != nil {
 			return TimestampOffset{}, false, fmt.Errorf("batch at offset %d: %w", b.BaseOffset(), err)
 		}
 	}
-	var out TimestampOffset
-	found := false
-	err := records(payload, func(tsDelta, offDelta int64, _ []byte) bool {
-		ts, off := b.BaseTimestamp()+tsDelta, b.BaseOffset()+offDelta
+	it := wire.Records(payload)
+	for it.Next() {
+		r := it.Record()
+		ts, off := b.BaseTimestamp()+r.TimestampDelta, b.BaseOffset()+int64(r.OffsetDelta)
 		if fits(ts, off) {
-			out, found = TimestampOffset{ts, off, b.PartitionLeaderEpoch()}, true
+			return TimestampOffset{ts, off, b.PartitionLeaderEpoch()}, true, nil
 		}
-		return !found
-	})
-	if err != nil {
+	}
+	if err := it.Err(); err != nil {
 		return TimestampOffset{}, false, fmt.Errorf("batch at offset %d: %w", b.BaseOffset(), err)
 	}
-	return out, found, nil
+	return TimestampOffset{}, false, nil
 }
