@@ -18,36 +18,68 @@ type Message interface {
 // All returns a new message of every kind, ordered by name.
 func All() []Message {
 	return []Message{
+		new(AddTopicsToMirrorCommand),
 		new(AddTopicsToMirrorRequest),
 		new(AddTopicsToMirrorResponse),
+		new(AllocateProducerIdsCommand),
+		new(AlterConfigsCommand),
+		new(AlterMirrorTopicTypeCommand),
 		new(AlterMirrorTopicTypeRequest),
 		new(AlterMirrorTopicTypeResponse),
+		new(AlterPartitionCommand),
+		new(BootstrapCommand),
+		new(BumpLeaderEpochsCommand),
+		new(CommandResult),
+		new(ControlledShutdownCommand),
 		new(CreateClusterMirrorRequest),
 		new(CreateClusterMirrorResponse),
+		new(CreateMirrorCommand),
+		new(CreatePartitionsCommand),
+		new(CreateTopicsCommand),
 		new(DeleteClusterMirrorRequest),
 		new(DeleteClusterMirrorResponse),
+		new(DeleteMirrorCommand),
+		new(DeleteTopicsCommand),
 		new(DescribeClusterMirrorsRequest),
 		new(DescribeClusterMirrorsResponse),
+		new(ElectLeadersCommand),
+		new(FenceBrokerCommand),
 		new(ListClusterMirrorsRequest),
 		new(ListClusterMirrorsResponse),
 		new(MirrorPartitionStateKey),
 		new(MirrorPartitionStateValue),
+		new(MirrorPartitionStatesCommand),
 		new(MirrorPidResetRecord),
 		new(MirrorSyncRegistrationChangeRecord),
 		new(MirrorSyncRegistrationKey),
 		new(MirrorSyncRegistrationValue),
 		new(MirrorTopicStateChangeRecord),
 		new(MirrorTopicTypeChangeRecord),
+		new(PauseMirrorTopicsCommand),
 		new(PauseMirrorTopicsRequest),
 		new(PauseMirrorTopicsResponse),
+		new(PromotionStepCommand),
+		new(RaiseFenceCommand),
+		new(RegisterBrokerCommand),
+		new(RegisterControllerCommand),
 		new(RegisterMirrorSyncTopicRequest),
 		new(RegisterMirrorSyncTopicResponse),
+		new(RegisterSyncCommand),
+		new(ReleaseSyncCommand),
 		new(RemoveTopicsFromMirrorRequest),
 		new(RemoveTopicsFromMirrorResponse),
+		new(ResumeMirrorTopicsCommand),
 		new(ResumeMirrorTopicsRequest),
 		new(ResumeMirrorTopicsResponse),
+		new(SetFeatureCommand),
+		new(SnapshotHeader),
+		new(SnapshotTopic),
+		new(StopMirrorTopicsCommand),
+		new(UnfenceBrokerCommand),
+		new(UnregisterBrokerCommand),
 		new(UnregisterMirrorSyncTopicRequest),
 		new(UnregisterMirrorSyncTopicResponse),
+		new(UnregisterSyncCommand),
 	}
 }
 
@@ -121,12 +153,76 @@ func NewResponse(key int16) Message {
 func NewMetadataRecord(key int16) Message {
 	var m Message
 	switch key {
+	case 1022:
+		m = new(AddTopicsToMirrorCommand)
+	case 1013:
+		m = new(AllocateProducerIdsCommand)
+	case 1010:
+		m = new(AlterConfigsCommand)
+	case 1026:
+		m = new(AlterMirrorTopicTypeCommand)
+	case 1011:
+		m = new(AlterPartitionCommand)
+	case 1000:
+		m = new(BootstrapCommand)
+	case 1032:
+		m = new(BumpLeaderEpochsCommand)
+	case 1500:
+		m = new(CommandResult)
+	case 1006:
+		m = new(ControlledShutdownCommand)
+	case 1020:
+		m = new(CreateMirrorCommand)
+	case 1009:
+		m = new(CreatePartitionsCommand)
+	case 1007:
+		m = new(CreateTopicsCommand)
+	case 1021:
+		m = new(DeleteMirrorCommand)
+	case 1008:
+		m = new(DeleteTopicsCommand)
+	case 1012:
+		m = new(ElectLeadersCommand)
+	case 1003:
+		m = new(FenceBrokerCommand)
+	case 1027:
+		m = new(MirrorPartitionStatesCommand)
 	case 32:
 		m = new(MirrorSyncRegistrationChangeRecord)
 	case 30:
 		m = new(MirrorTopicStateChangeRecord)
 	case 31:
 		m = new(MirrorTopicTypeChangeRecord)
+	case 1024:
+		m = new(PauseMirrorTopicsCommand)
+	case 1028:
+		m = new(PromotionStepCommand)
+	case 1033:
+		m = new(RaiseFenceCommand)
+	case 1001:
+		m = new(RegisterBrokerCommand)
+	case 1002:
+		m = new(RegisterControllerCommand)
+	case 1029:
+		m = new(RegisterSyncCommand)
+	case 1031:
+		m = new(ReleaseSyncCommand)
+	case 1025:
+		m = new(ResumeMirrorTopicsCommand)
+	case 1014:
+		m = new(SetFeatureCommand)
+	case 1600:
+		m = new(SnapshotHeader)
+	case 1601:
+		m = new(SnapshotTopic)
+	case 1023:
+		m = new(StopMirrorTopicsCommand)
+	case 1004:
+		m = new(UnfenceBrokerCommand)
+	case 1005:
+		m = new(UnregisterBrokerCommand)
+	case 1030:
+		m = new(UnregisterSyncCommand)
 	default:
 		return nil
 	}
