@@ -181,9 +181,32 @@ func fill(t testing.TB, l *Log, r *rand.Rand, n int) []wire.Batch {
 		s := plain(l.NextOffset(), 1+r.IntN(5), r.IntN(200))
 		s.ts = 1000 + r.Int64N(500)
 		s.epoch = max(l.LatestEpoch(), 0) + int32(r.IntN(10)/9)
+		if pid := r.Int64N(6); pid < 4 {
+			s = produced(s, l, pid, r)
+		}
 		out = append(out, put(t, l, s)...)
 	}
 	return out
+}
+
+// produced makes s a batch, or an end marker, of a producer.
+func produced(s spec, l *Log, pid int64, r *rand.Rand) spec {
+	s.pid, s.pepoch, s.seq = pid, 0, 0
+	e := l.producers.byID[pid]
+	if e != nil {
+		s.pepoch = e.epoch
+		if e.n > 0 {
+			s.seq = addSequence(e.batches[e.n-1].last, 1)
+		}
+	}
+	switch {
+	case pid != 3:
+	case e != nil && e.txnFirst >= 0 && r.IntN(2) == 0:
+		s.attrs, s.count, s.seq, s.key = 16|32, 1, -1, []byte{0, 0, 0, byte(r.IntN(2))}
+	default:
+		s.attrs = 16
+	}
+	return s
 }
 
 func flush(t testing.TB, l *Log) {

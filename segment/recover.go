@@ -225,13 +225,10 @@ func (r *recovery) load() error {
 }
 
 // usable tells whether a snapshot at off may stand for the batches below it:
-// it must not come from above the durable part of the log.
+// they must be durable, or the walk may find that they are gone.
 func (r *recovery) usable(off int64) bool {
 	last := r.found[len(r.found)-1]
-	if r.l.clean && last.trusted && off == last.c.end {
-		return true
-	}
-	return off <= r.point || slices.Contains(r.bases, off)
+	return off <= r.point || (r.l.clean && last.trusted && off == last.c.end)
 }
 
 // walk checks every batch from walkFrom on and returns where the log ends.

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 
 	"lockstep/internal/wire"
@@ -41,25 +42,36 @@ func (l *Log) MaxTimestamp(limit int64, d Decompress) (TimestampOffset, bool, er
 	start := l.Start()
 	var best *segment
 	at, most := border{}, int64(noTimestamp)
+	var err error
 	for _, s := range l.list() {
 		if s.base >= limit || s.end.Load() <= start || s.maxTs.Load() <= most {
 			continue
 		}
 		ok := l.batches(s, limit, border{0, s.base}, func(p border, b wire.Batch) bool {
-			if ts := b.MaxTimestamp(); ts > most && b.LastOffset() >= start {
+			ts := b.MaxTimestamp()
+			if b.BaseOffset() < start && ts > most { // its greatest may lie below start
+				ts = noTimestamp
+				_, _, err = inBatch(b, func(recordTs, off int64) bool {
+					if off >= start {
+						ts = max(ts, recordTs)
+					}
+					return false
+				}, d)
+			}
+			if ts > most {
 				best, at, most = s, p, ts
 			}
-			return true
+			return err == nil
 		})
-		if !ok {
-			return TimestampOffset{}, false, l.err()
+		if !ok || err != nil {
+			return TimestampOffset{}, false, errors.Join(err, l.err())
 		}
 	}
 	if best == nil {
 		return TimestampOffset{}, false, l.err()
 	}
 	return l.inSegment(best, limit, func(*segment) border { return at },
-		func(b wire.Batch) bool { return b.MaxTimestamp() == most },
+		func(b wire.Batch) bool { return b.MaxTimestamp() >= most },
 		func(recordTs, off int64) bool { return recordTs == most && off >= start }, d)
 }
 
