@@ -98,8 +98,9 @@ func TestAgreesWithKmsg(t *testing.T) {
 			AppendTo([]byte) []byte
 			ReadFrom([]byte) error
 			IsFlexible() bool
+			MaxVersion() int16
 		})
-		for v := m.MinVersion(); v <= m.MaxVersion(); v++ {
+		for v := m.MinVersion(); v <= min(m.MaxVersion(), k.MaxVersion()); v++ {
 			m.SetVersion(v)
 			k.SetVersion(v)
 			if m.IsFlexible() != k.IsFlexible() {

@@ -9,18 +9,19 @@ type FetchRequest struct {
 	// Version is the version AppendTo writes and ReadFrom reads.
 	Version int16
 
-	ClusterId           *string                      // v12+, tag 0
-	ReplicaId           int32                        // v0-14
-	ReplicaState        FetchRequestReplicaState     // v15+, tag 1
-	MaxWaitMs           int32                        // v0+
-	MinBytes            int32                        // v0+
-	MaxBytes            int32                        // v3+
-	IsolationLevel      int8                         // v4+
-	SessionId           int32                        // v7+
-	SessionEpoch        int32                        // v7+
-	Topics              []FetchRequestFetchTopic     // v0+
-	ForgottenTopicsData []FetchRequestForgottenTopic // v7+
-	RackId              string                       // v11+
+	ClusterId           *string                       // v12+, tag 0
+	ReplicaId           int32                         // v0-14
+	ReplicaState        FetchRequestReplicaState      // v15+, tag 1
+	MaxWaitMs           int32                         // v0+
+	MinBytes            int32                         // v0+
+	MaxBytes            int32                         // v3+
+	IsolationLevel      int8                          // v4+
+	SessionId           int32                         // v7+
+	SessionEpoch        int32                         // v7+
+	Topics              []FetchRequestFetchTopic      // v0+
+	ForgottenTopicsData []FetchRequestForgottenTopic  // v7+
+	RackId              string                        // v11+
+	MirrorReplicaInfo   FetchRequestMirrorReplicaInfo // v20+
 
 	// UnknownTags are tagged fields not named above.
 	UnknownTags wire.Tags
@@ -33,6 +34,7 @@ func (s *FetchRequest) Default() {
 	s.ReplicaState.Default()
 	s.MaxBytes = 0x7fffffff
 	s.SessionEpoch = -1
+	s.MirrorReplicaInfo.Default()
 }
 
 func (s *FetchRequest) append(b []byte, v int16) []byte {
@@ -72,6 +74,9 @@ func (s *FetchRequest) append(b []byte, v int16) []byte {
 	}
 	if v >= 11 {
 		b = wire.AppendString(b, s.RackId, flex)
+	}
+	if v >= 20 {
+		b = s.MirrorReplicaInfo.append(b, v)
 	}
 	if flex {
 		n := len(s.UnknownTags)
@@ -152,6 +157,10 @@ func (s *FetchRequest) read(r *wire.Reader, v int16) {
 	}
 	if v >= 11 {
 		s.RackId = r.String(flex)
+	}
+	if v >= 20 {
+		s.MirrorReplicaInfo.Default()
+		s.MirrorReplicaInfo.read(r, v)
 	}
 	if flex {
 		for n := r.TagCount(); n > 0 && r.Ok(); n-- {
@@ -475,9 +484,392 @@ func (s *FetchRequestForgottenTopic) read(r *wire.Reader, v int16) {
 	}
 }
 
+// FetchRequestMirrorReplicaInfo is a part of FetchRequest.
+type FetchRequestMirrorReplicaInfo struct {
+	MirrorName string                       // v20+
+	Topics     []FetchRequestMirroredTopics // v20+
+	ClusterId  string                       // v20+, tag 0
+
+	// UnknownTags are tagged fields not named above.
+	UnknownTags wire.Tags
+}
+
+// Default sets every field to the default of the schema.
+func (s *FetchRequestMirrorReplicaInfo) Default() {
+	*s = FetchRequestMirrorReplicaInfo{}
+}
+
+func (s *FetchRequestMirrorReplicaInfo) append(b []byte, v int16) []byte {
+	flex := v >= 12
+	if v >= 20 {
+		b = wire.AppendString(b, s.MirrorName, flex)
+	}
+	if v >= 20 {
+		b = wire.AppendArrayLen(b, len(s.Topics), flex)
+		for i := range s.Topics {
+			b = s.Topics[i].append(b, v)
+		}
+	}
+	if flex {
+		n := len(s.UnknownTags)
+		t0 := v >= 20 && (s.ClusterId != "")
+		if t0 {
+			n++
+		}
+		b = wire.AppendUvarint(b, uint32(n))
+		if t0 {
+			b = wire.BeginTag(b, 0)
+			start := len(b)
+			b = wire.AppendString(b, s.ClusterId, true)
+			b = wire.EndTag(b, start)
+		}
+		b = s.UnknownTags.AppendEach(b)
+	}
+	return b
+}
+
+func (s *FetchRequestMirrorReplicaInfo) read(r *wire.Reader, v int16) {
+	flex := v >= 12
+	if v >= 20 {
+		s.MirrorName = r.String(flex)
+	}
+	if v >= 20 {
+		n := r.ArrayLen(flex, 1)
+		if n < 0 {
+			r.Fail()
+		}
+		s.Topics = wire.MakeSlice[FetchRequestMirroredTopics](n)
+		for i := 0; i < n && r.Ok(); i++ {
+			var e FetchRequestMirroredTopics
+			e.Default()
+			e.read(r, v)
+			s.Topics = append(s.Topics, e)
+		}
+	}
+	if flex {
+		for n := r.TagCount(); n > 0 && r.Ok(); n-- {
+			tag, val := r.Tag()
+			whole := r
+			in := wire.NewReader(val)
+			switch {
+			case tag == 0 && v >= 20:
+				r := &in
+				s.ClusterId = r.String(true)
+				if r.Complete() != nil {
+					whole.Fail()
+				}
+			default:
+				s.UnknownTags = append(s.UnknownTags, wire.Tag{Key: tag, Value: val})
+			}
+		}
+	}
+}
+
+// FetchRequestMirroredTopics is a part of FetchRequest.
+type FetchRequestMirroredTopics struct {
+	Topic      string                               // v20+
+	TopicId    [16]byte                             // v20+
+	Partitions []FetchRequestMirroredTopicPartition // v20+
+
+	// UnknownTags are tagged fields not named above.
+	UnknownTags wire.Tags
+}
+
+// Default sets every field to the default of the schema.
+func (s *FetchRequestMirroredTopics) Default() {
+	*s = FetchRequestMirroredTopics{}
+}
+
+func (s *FetchRequestMirroredTopics) append(b []byte, v int16) []byte {
+	flex := v >= 12
+	if v >= 20 {
+		b = wire.AppendString(b, s.Topic, flex)
+	}
+	if v >= 20 {
+		b = wire.AppendUUID(b, s.TopicId)
+	}
+	if v >= 20 {
+		b = wire.AppendArrayLen(b, len(s.Partitions), flex)
+		for i := range s.Partitions {
+			b = s.Partitions[i].append(b, v)
+		}
+	}
+	if flex {
+		n := len(s.UnknownTags)
+		b = wire.AppendUvarint(b, uint32(n))
+		b = s.UnknownTags.AppendEach(b)
+	}
+	return b
+}
+
+func (s *FetchRequestMirroredTopics) read(r *wire.Reader, v int16) {
+	flex := v >= 12
+	if v >= 20 {
+		s.Topic = r.String(flex)
+	}
+	if v >= 20 {
+		s.TopicId = r.UUID()
+	}
+	if v >= 20 {
+		n := r.ArrayLen(flex, 1)
+		if n < 0 {
+			r.Fail()
+		}
+		s.Partitions = wire.MakeSlice[FetchRequestMirroredTopicPartition](n)
+		for i := 0; i < n && r.Ok(); i++ {
+			var e FetchRequestMirroredTopicPartition
+			e.Default()
+			e.read(r, v)
+			s.Partitions = append(s.Partitions, e)
+		}
+	}
+	if flex {
+		for n := r.TagCount(); n > 0 && r.Ok(); n-- {
+			tag, val := r.Tag()
+			s.UnknownTags = append(s.UnknownTags, wire.Tag{Key: tag, Value: val})
+		}
+	}
+}
+
+// FetchRequestMirroredTopicPartition is a part of FetchRequest.
+type FetchRequestMirroredTopicPartition struct {
+	Partition          int32                            // v20+
+	ReplicaLastOffsets []FetchRequestReplicaLastOffsets // v20+
+	ISR                []int32                          // v20+
+	MinISR             int32                            // v20+
+	Fence              FetchRequestFence                // v20+, tag 0
+
+	// UnknownTags are tagged fields not named above.
+	UnknownTags wire.Tags
+}
+
+// Default sets every field to the default of the schema.
+func (s *FetchRequestMirroredTopicPartition) Default() {
+	*s = FetchRequestMirroredTopicPartition{}
+	s.Fence.Default()
+}
+
+func (s *FetchRequestMirroredTopicPartition) append(b []byte, v int16) []byte {
+	flex := v >= 12
+	if v >= 20 {
+		b = wire.AppendInt32(b, s.Partition)
+	}
+	if v >= 20 {
+		b = wire.AppendArrayLen(b, len(s.ReplicaLastOffsets), flex)
+		for i := range s.ReplicaLastOffsets {
+			b = s.ReplicaLastOffsets[i].append(b, v)
+		}
+	}
+	if v >= 20 {
+		b = wire.AppendArrayLen(b, len(s.ISR), flex)
+		for i := range s.ISR {
+			b = wire.AppendInt32(b, s.ISR[i])
+		}
+	}
+	if v >= 20 {
+		b = wire.AppendInt32(b, s.MinISR)
+	}
+	if flex {
+		n := len(s.UnknownTags)
+		t0 := v >= 20 && (!s.Fence.isDefault())
+		if t0 {
+			n++
+		}
+		b = wire.AppendUvarint(b, uint32(n))
+		if t0 {
+			b = wire.BeginTag(b, 0)
+			start := len(b)
+			b = s.Fence.append(b, v)
+			b = wire.EndTag(b, start)
+		}
+		b = s.UnknownTags.AppendEach(b)
+	}
+	return b
+}
+
+func (s *FetchRequestMirroredTopicPartition) read(r *wire.Reader, v int16) {
+	flex := v >= 12
+	if v >= 20 {
+		s.Partition = r.Int32()
+	}
+	if v >= 20 {
+		n := r.ArrayLen(flex, 1)
+		if n < 0 {
+			r.Fail()
+		}
+		s.ReplicaLastOffsets = wire.MakeSlice[FetchRequestReplicaLastOffsets](n)
+		for i := 0; i < n && r.Ok(); i++ {
+			var e FetchRequestReplicaLastOffsets
+			e.Default()
+			e.read(r, v)
+			s.ReplicaLastOffsets = append(s.ReplicaLastOffsets, e)
+		}
+	}
+	if v >= 20 {
+		n := r.ArrayLen(flex, 4)
+		if n < 0 {
+			r.Fail()
+		}
+		s.ISR = wire.MakeSlice[int32](n)
+		for i := 0; i < n && r.Ok(); i++ {
+			var e int32
+			e = r.Int32()
+			s.ISR = append(s.ISR, e)
+		}
+	}
+	if v >= 20 {
+		s.MinISR = r.Int32()
+	}
+	if flex {
+		for n := r.TagCount(); n > 0 && r.Ok(); n-- {
+			tag, val := r.Tag()
+			whole := r
+			in := wire.NewReader(val)
+			switch {
+			case tag == 0 && v >= 20:
+				r := &in
+				s.Fence.Default()
+				s.Fence.read(r, v)
+				if r.Complete() != nil {
+					whole.Fail()
+				}
+			default:
+				s.UnknownTags = append(s.UnknownTags, wire.Tag{Key: tag, Value: val})
+			}
+		}
+	}
+}
+
+// FetchRequestReplicaLastOffsets is a part of FetchRequest.
+type FetchRequestReplicaLastOffsets struct {
+	ReplicaId       int32 // v20+
+	LastFetchOffset int64 // v20+
+
+	// UnknownTags are tagged fields not named above.
+	UnknownTags wire.Tags
+}
+
+// Default sets every field to the default of the schema.
+func (s *FetchRequestReplicaLastOffsets) Default() {
+	*s = FetchRequestReplicaLastOffsets{}
+}
+
+func (s *FetchRequestReplicaLastOffsets) append(b []byte, v int16) []byte {
+	flex := v >= 12
+	if v >= 20 {
+		b = wire.AppendInt32(b, s.ReplicaId)
+	}
+	if v >= 20 {
+		b = wire.AppendInt64(b, s.LastFetchOffset)
+	}
+	if flex {
+		n := len(s.UnknownTags)
+		b = wire.AppendUvarint(b, uint32(n))
+		b = s.UnknownTags.AppendEach(b)
+	}
+	return b
+}
+
+func (s *FetchRequestReplicaLastOffsets) read(r *wire.Reader, v int16) {
+	flex := v >= 12
+	if v >= 20 {
+		s.ReplicaId = r.Int32()
+	}
+	if v >= 20 {
+		s.LastFetchOffset = r.Int64()
+	}
+	if flex {
+		for n := r.TagCount(); n > 0 && r.Ok(); n-- {
+			tag, val := r.Tag()
+			s.UnknownTags = append(s.UnknownTags, wire.Tag{Key: tag, Value: val})
+		}
+	}
+}
+
+// FetchRequestFence is a part of FetchRequest.
+type FetchRequestFence struct {
+	RegistrationEpoch int64 // v20+
+	LeaderEpoch       int32 // v20+
+	Sequence          int64 // v20+
+	SourceLeaderEpoch int32 // v20+
+	PartitionCount    int32 // v20+
+
+	// UnknownTags are tagged fields not named above.
+	UnknownTags wire.Tags
+}
+
+// Default sets every field to the default of the schema.
+func (s *FetchRequestFence) Default() {
+	*s = FetchRequestFence{}
+	s.RegistrationEpoch = -1
+	s.LeaderEpoch = -1
+	s.Sequence = -1
+	s.SourceLeaderEpoch = -1
+	s.PartitionCount = -1
+}
+
+func (s *FetchRequestFence) append(b []byte, v int16) []byte {
+	flex := v >= 12
+	if v >= 20 {
+		b = wire.AppendInt64(b, s.RegistrationEpoch)
+	}
+	if v >= 20 {
+		b = wire.AppendInt32(b, s.LeaderEpoch)
+	}
+	if v >= 20 {
+		b = wire.AppendInt64(b, s.Sequence)
+	}
+	if v >= 20 {
+		b = wire.AppendInt32(b, s.SourceLeaderEpoch)
+	}
+	if v >= 20 {
+		b = wire.AppendInt32(b, s.PartitionCount)
+	}
+	if flex {
+		n := len(s.UnknownTags)
+		b = wire.AppendUvarint(b, uint32(n))
+		b = s.UnknownTags.AppendEach(b)
+	}
+	return b
+}
+
+func (s *FetchRequestFence) read(r *wire.Reader, v int16) {
+	flex := v >= 12
+	if v >= 20 {
+		s.RegistrationEpoch = r.Int64()
+	}
+	if v >= 20 {
+		s.LeaderEpoch = r.Int32()
+	}
+	if v >= 20 {
+		s.Sequence = r.Int64()
+	}
+	if v >= 20 {
+		s.SourceLeaderEpoch = r.Int32()
+	}
+	if v >= 20 {
+		s.PartitionCount = r.Int32()
+	}
+	if flex {
+		for n := r.TagCount(); n > 0 && r.Ok(); n-- {
+			tag, val := r.Tag()
+			s.UnknownTags = append(s.UnknownTags, wire.Tag{Key: tag, Value: val})
+		}
+	}
+}
+
 func (s *FetchRequestReplicaState) isDefault() bool {
 	return !(s.ReplicaId != -1 ||
 		s.ReplicaEpoch != -1 ||
+		len(s.UnknownTags) > 0)
+}
+
+func (s *FetchRequestFence) isDefault() bool {
+	return !(s.RegistrationEpoch != -1 ||
+		s.LeaderEpoch != -1 ||
+		s.Sequence != -1 ||
+		s.SourceLeaderEpoch != -1 ||
+		s.PartitionCount != -1 ||
 		len(s.UnknownTags) > 0)
 }
 
@@ -488,7 +880,7 @@ func (*FetchRequest) APIKey() int16 { return 1 }
 func (*FetchRequest) MinVersion() int16 { return 4 }
 
 // MaxVersion is the last version of the schema.
-func (*FetchRequest) MaxVersion() int16 { return 18 }
+func (*FetchRequest) MaxVersion() int16 { return 20 }
 
 // SetVersion sets Version.
 func (s *FetchRequest) SetVersion(v int16) { s.Version = v }
