@@ -43,6 +43,7 @@ func (l *Log) Room(n int, now int64) Room {
 		return RoomGrow
 	}
 	if !l.growing && s.alloc < s.limit && s.alloc-pos-int64(n) < s.ahead() {
+		l.want = max(l.want, int64(n))
 		return RoomSoon
 	}
 	return RoomReady

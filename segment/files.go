@@ -23,13 +23,17 @@ type diskFile struct {
 	data []byte
 }
 
-// wrap gives an error the name of the file and ErrNoSpace its place.
+// wrap gives an error the name of the file, and ErrNoSpace and
+// ErrTooManyFiles their place.
 func wrap(op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		err = fmt.Errorf("%w (%w)", ErrNoSpace, err)
+	}
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) {
+		err = fmt.Errorf("%w (%w)", ErrTooManyFiles, err)
 	}
 	return fmt.Errorf("%s %s: %w", op, name, err)
 }
@@ -82,7 +86,7 @@ func (DiskFS) Rename(from, to string) error {
 func (DiskFS) SyncDir(name string) error {
 	d, err := os.Open(name)
 	if err != nil {
-		return err
+		return wrap("open", name, err)
 	}
 	err = d.Sync()
 	return errors.Join(err, d.Close())

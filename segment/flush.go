@@ -56,7 +56,7 @@ func (f *Flush) Do() {
 	}
 	if f.err == nil && f.epochs != nil {
 		f.err = fs.Meta().WriteFile(filepath.Join(f.log.path, epochFile), encodeEpochs(f.epochs))
-		if errors.Is(f.err, ErrNoSpace) {
+		if temporary(f.err) {
 			// The epochs are in the batches too; the next flush writes them.
 			f.log.epochs.dirty.Store(true)
 			f.err = nil

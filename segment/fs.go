@@ -7,7 +7,7 @@ import (
 
 // FS is the disk as this package needs it. The real one is DiskFS, the fake
 // is MemFS. Names are whole paths. ErrNoSpace is wrapped where the disk is
-// full, fs.ErrNotExist where a name is not there.
+// full, ErrTooManyFiles where a limit of the machine is met, fs.ErrNotExist where a name is not there.
 type FS interface {
 	// Open opens a file, or makes an empty one when create is set (an old
 	// file of that name is an error), and maps it read-only. The map is
@@ -62,6 +62,9 @@ type Mapped struct {
 var (
 	// ErrNoSpace is a full disk. Nothing is lost; a later try may succeed.
 	ErrNoSpace = errors.New("no space left on the log directory's disk")
+	// ErrTooManyFiles is a limit of the machine on open files or maps. Nothing
+	// is lost; a later try may succeed.
+	ErrTooManyFiles = errors.New("too many open files or maps")
 	// ErrInUse is a log directory locked by another process.
 	ErrInUse = errors.New("in use by another process")
 	// ErrDirFailed is returned by everything in a directory after its first
@@ -75,3 +78,8 @@ var (
 	// ErrClosed is a log that was closed or deleted.
 	ErrClosed = errors.New("log is closed")
 )
+
+// temporary tells that a step may be tried again.
+func temporary(err error) bool {
+	return errors.Is(err, ErrNoSpace) || errors.Is(err, ErrTooManyFiles)
+}

@@ -45,7 +45,7 @@ func (l *Log) GrowPlan(now int64) (Grow, bool) {
 		return l.rollPlan(s), true
 	}
 	pos := s.size.Load() + l.queued
-	if s.alloc >= s.limit || (s.alloc-pos >= s.ahead() && pos+l.want <= s.alloc) {
+	if s.alloc >= s.limit || s.alloc-pos-l.want >= s.ahead() {
 		return Grow{}, false
 	}
 	n := max(s.step, pos+l.want-s.alloc)
@@ -124,14 +124,14 @@ func (l *Log) sealFile(s *segment, c content, snapshot []byte) error {
 	if err == nil {
 		err = meta.WriteFile(segmentName(l.path, c.end, snapshotSuffix), snapshot)
 	}
-	if errors.Is(err, ErrNoSpace) {
+	if temporary(err) {
 		return nil
 	}
 	return err
 }
 
-// Grown ends the step. ErrNoSpace: nothing is lost, GrowPlan may be tried
-// again later. Any other error has failed the directory. [L]
+// Grown ends the step. ErrNoSpace and ErrTooManyFiles: nothing is lost,
+// GrowPlan may be tried again later. Any other error has failed the directory. [L]
 func (l *Log) Grown(g Grow) error {
 	if g.log != l || !l.growing {
 		invariant.Check(false, "PlanDoApply", l.path)
@@ -141,7 +141,7 @@ func (l *Log) Grown(g Grow) error {
 		l.exists = true
 	}
 	if g.err != nil {
-		if !errors.Is(g.err, ErrNoSpace) {
+		if !temporary(g.err) {
 			l.dir.Fail(g.err)
 		}
 		if g.made != nil {

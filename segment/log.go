@@ -81,7 +81,7 @@ type Log struct {
 	queued     int64 // bytes in queue and in the outstanding Write
 	writing    bool
 	sealing    bool  // the active segment takes no more batches
-	want       int64 // greatest batch that did not fit
+	want       int64 // greatest batch that had no or little room since the last step
 	growing    bool
 	truncating bool
 	flushing   bool

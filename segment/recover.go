@@ -240,7 +240,6 @@ func (r *recovery) walk() (int64, error) {
 		if i > 0 && s.base != end {
 			return end, r.tail(r.found[i-1], border{r.found[i-1].seg.size.Load(), end}, "the next segment does not begin where this one ends", i)
 		}
-		end = s.base
 		if i < r.walkFrom {
 			s.size.Store(f.c.size)
 			s.end.Store(f.c.end)

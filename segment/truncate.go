@@ -237,8 +237,8 @@ func (t *Truncation) rebuild() (*Producers, error) {
 	return t.log.producersAt(segs, t.to)
 }
 
-// Truncated ends the truncation. ErrNoSpace: nothing has changed and it may
-// be planned again. Any other error has failed the directory. [L]
+// Truncated ends the truncation. ErrNoSpace and ErrTooManyFiles: nothing has
+// changed and it may be planned again. Any other error has failed the directory. [L]
 func (l *Log) Truncated(t Truncation) error {
 	if t.noop {
 		return nil
@@ -251,7 +251,7 @@ func (l *Log) Truncated(t Truncation) error {
 		if t.made != nil {
 			t.made.m.unpin()
 		}
-		if t.made != nil || t.full || !errors.Is(t.err, ErrNoSpace) {
+		if t.made != nil || t.full || !temporary(t.err) {
 			l.dir.Fail(t.err) // half done: memory and disk no longer agree
 		}
 		return t.err
