@@ -367,8 +367,8 @@ func FuzzFetchRequest(f *testing.F) {
 		for it := p.Mirror.Reports(); it.Next(); reports++ {
 		}
 		k := kmsg.NewPtrFetchRequest()
-		k.Version = v
-		if partitions != p.NumPartitions || reports != p.Mirror.NumReports || (v < 20 && k.ReadFrom(body) != nil) {
+		k.Version = v // kmsg also reads the tags that we read over
+		if partitions != p.NumPartitions || reports != p.Mirror.NumReports || (v < 12 && k.ReadFrom(body) != nil) {
 			t.Fatalf("v%d: accepted: %x", v, body)
 		}
 	})
