@@ -48,7 +48,10 @@ type Promotion struct {
 	// OwedUnregister is the epoch the source must be told to remove: 0 none.
 	// Held back in Registering, where the newer Register cancels it.
 	OwedUnregister int64
-	Attempts       int32 // failed Registers in a row; the back-off's own counter
+	// SpentEpoch is the highest epoch we have owed. A late OK that names it or
+	// less promises a registration that we have had removed.
+	SpentEpoch int64
+	Attempts   int32 // failed Registers in a row; the back-off's own counter
 }
 
 // DesiredType is the operator's wish.
@@ -142,7 +145,7 @@ func (p Promotion) Step(e PromotionEvent) (Promotion, []PromotionEffect) {
 		return p.leave(PlainAsync)
 	case Pause:
 		if p.Phase != PlainAsync && p.Phase != Pending && p.Phase != Recovery {
-			return p.leave(Pending)
+			return p.leave(p.waiting())
 		}
 	case Stop:
 		return p.stop()
@@ -178,11 +181,18 @@ func (p Promotion) answer(e PromotionEvent) (Promotion, []PromotionEffect) {
 	}
 	switch e.Kind {
 	case RegisterOK:
-		p = Promotion{Phase: InSync, RegistrationEpoch: e.Number}
+		if e.Number <= p.SpentEpoch {
+			return p, nil
+		}
+		p = Promotion{Phase: InSync, RegistrationEpoch: e.Number, SpentEpoch: p.SpentEpoch}
 		return p, []PromotionEffect{{Kind: CommitSync, Number: e.Number}}
 	case RegisterReleased:
+		if e.Number > 0 && e.Number < p.ReleaseNumber {
+			return p, nil // the answer to a Register from before we knew the newer release
+		}
+		// What this answers may not be the last that was sent: a Register that
+		// names the right release can still be admitted. So the word stays owed.
 		p.Phase, p.Recovery, p.ReleaseNumber = Recovery, true, max(e.Number, 0)
-		p.OwedUnregister = 0 // the marker keeps out whatever is still under way
 	case RegisterUnknown:
 		return p, []PromotionEffect{p.register()}
 	case RegisterMismatch, RegisterUnreachable:
@@ -201,12 +211,12 @@ func (p Promotion) lateAnswer(e PromotionEvent) (Promotion, []PromotionEffect) {
 			p.RegistrationEpoch = e.Number
 			return p, []PromotionEffect{{Kind: CommitSync, Number: e.Number}}
 		}
-	case e.Kind == RegisterOK && e.Number > p.OwedUnregister:
-		p.OwedUnregister = e.Number
+	case e.Kind == RegisterOK && e.Number > p.SpentEpoch:
+		p = p.owe(e.Number)
 		return p.commitAsync(p.unregister())
 	case e.Kind == RegisterReleased && p.Phase == InSync:
 		if e.Number > p.RegistrationEpoch { // released after it admitted us
-			p = Promotion{Phase: Recovery, Recovery: true, ReleaseNumber: e.Number, Attempts: 1}
+			p = Promotion{Phase: Recovery, Recovery: true, ReleaseNumber: e.Number, SpentEpoch: p.SpentEpoch, Attempts: 1}
 			return p.commitAsync([]PromotionEffect{{Kind: BackOff, Number: 1}})
 		}
 	case e.Kind == RegisterReleased && p.Phase != PlainAsync && e.Number > p.ReleaseNumber:
@@ -220,7 +230,7 @@ func (p Promotion) lateAnswer(e PromotionEvent) (Promotion, []PromotionEffect) {
 func (p Promotion) leave(to Phase) (Promotion, []PromotionEffect) {
 	before := p
 	if p.Phase == InSync {
-		p.OwedUnregister = p.RegistrationEpoch
+		p = p.owe(p.RegistrationEpoch)
 	}
 	p.Phase, p.RegistrationEpoch = to, 0
 	if to == PlainAsync {
@@ -249,11 +259,16 @@ func (p Promotion) unregistered(asked, standing int64) (Promotion, []PromotionEf
 		return p, nil // about an older registration: this one is newer
 	case p.OwedUnregister == standing:
 		return p, nil
-	case asked != max(p.OwedUnregister, 0) && standing <= p.OwedUnregister:
+	case asked != max(p.OwedUnregister, 0) && standing <= max(p.OwedUnregister, 0):
 		return p, nil // the answer to an earlier question
 	}
-	p.OwedUnregister = standing
+	p = p.owe(standing)
 	return p.commitAsync(p.unregister())
+}
+
+func (p Promotion) owe(epoch int64) Promotion {
+	p.OwedUnregister, p.SpentEpoch = epoch, max(p.SpentEpoch, epoch)
+	return p
 }
 
 // waiting is the phase for a promotion that waits to be in step.
