@@ -33,6 +33,11 @@ func (l *Log) Room(n int, now int64) Room {
 		l.want = max(l.want, int64(n))
 		return RoomGrow
 	}
+	if s.m.Load() == nil { // at rest
+		l.want = max(l.want, int64(n))
+		return RoomGrow
+	}
+	s.use()
 	pos := s.size.Load() + l.queued
 	if pos > 0 && (pos+int64(n) > l.cfg.SegmentBytes || l.expired(s, now) || l.next-s.base > maxRelativeOffset) ||
 		pos+int64(n) > s.limit {
@@ -68,7 +73,7 @@ func (l *Log) NextOffset() int64 { return l.next }
 // or given up. The batch enters Producers here: nobody else adds it. [L]
 func (l *Log) Queue(b wire.Batch, r Releaser) {
 	s := l.active()
-	if s == nil || l.sealing || l.truncating || s.size.Load()+l.queued+int64(len(b)) > s.alloc {
+	if s == nil || s.m.Load() == nil || l.sealing || l.truncating || s.size.Load()+l.queued+int64(len(b)) > s.alloc {
 		invariant.Check(false, "RoomBeforeQueue", l.path, len(b))
 	}
 	if b.BaseOffset() != l.next || b.Size() != len(b) || b.NextOffset() <= l.next {
@@ -103,7 +108,7 @@ func (l *Log) Take(w *Write) bool {
 	}
 	n := min(len(l.queue), iovMax)
 	s := l.active()
-	w.File, w.Off, w.seg, w.bytes = s.m.File, s.size.Load(), s, 0
+	w.File, w.Off, w.seg, w.bytes = s.m.Load().File, s.size.Load(), s, 0
 	w.runs = append(w.runs[:0], l.queue[:n]...)
 	w.all = w.all[:0]
 	for _, r := range w.runs {

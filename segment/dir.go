@@ -33,6 +33,7 @@ type Dir struct {
 	lock   io.Closer
 	clean  bool
 	failed atomic.Pointer[error]
+	open   atomic.Int64 // files and maps
 
 	mu     sync.Mutex // serialises writers of the small files; never held with a partition's lock
 	opts   DirOptions
@@ -137,6 +138,9 @@ func (d *Dir) writeProperties() error {
 
 // Path returns the directory's path.
 func (d *Dir) Path() string { return d.path }
+
+// OpenFiles returns how many log files are open and mapped.
+func (d *Dir) OpenFiles() int64 { return d.open.Load() }
 
 // Clean tells whether the directory was closed by CloseClean before.
 func (d *Dir) Clean() bool { return d.clean }
@@ -245,7 +249,7 @@ func (d *Dir) OpenLog(id LogID, cfg Config, now int64) (*Log, RecoveryStats, err
 	stats, err := l.recover(point, start)
 	if err != nil {
 		for _, s := range l.list() {
-			s.m.unpin()
+			s.retire()
 		}
 		return nil, stats, fmt.Errorf("log %s: %w", p, err)
 	}

@@ -12,7 +12,7 @@ import (
 type Flush struct {
 	log    *Log
 	end    int64
-	maps   []*mapping // pinned until Flushed
+	segs   []*segment
 	names  bool
 	epochs []EpochStart
 	err    error
@@ -30,8 +30,8 @@ func (l *Log) FlushPlan() (Flush, bool) {
 	}
 	f := Flush{log: l, end: l.End(), names: l.namesDirty}
 	for _, s := range l.list() {
-		if s.end.Load() > l.Durable() && s.m.pin() {
-			f.maps = append(f.maps, s.m)
+		if s.end.Load() > l.Durable() {
+			f.segs = append(f.segs, s)
 		}
 	}
 	if epochsDirty {
@@ -46,8 +46,16 @@ func (l *Log) FlushPlan() (Flush, bool) {
 // Do makes the system calls. Once, without the lock.
 func (f *Flush) Do() {
 	fs := f.log.dir.fs
-	for _, m := range f.maps {
-		if f.err = m.Datasync(); f.err != nil {
+	for _, s := range f.segs {
+		m, err := s.pin()
+		if err == errRetired {
+			continue // dropped by retention since
+		}
+		if err == nil {
+			err = m.Datasync()
+			m.unpin()
+		}
+		if f.err = err; err != nil {
 			return
 		}
 	}
@@ -71,9 +79,6 @@ func (l *Log) Flushed(f Flush) error {
 		invariant.Check(false, "PlanDoApply", l.path)
 	}
 	l.flushing = false
-	for _, m := range f.maps {
-		m.unpin()
-	}
 	if f.err != nil {
 		l.dir.Fail(f.err)
 		return f.err

@@ -44,6 +44,10 @@ func (l *Log) GrowPlan(now int64) (Grow, bool) {
 		}
 		return l.rollPlan(s), true
 	}
+	if s.m.Load() == nil && l.want > 0 {
+		l.growing = true
+		return Grow{log: l, seg: s, off: s.alloc}, true
+	}
 	pos := s.size.Load() + l.queued
 	if s.alloc >= s.limit || s.alloc-pos-l.want >= s.ahead() {
 		return Grow{}, false
@@ -70,7 +74,12 @@ func (l *Log) rollPlan(s *segment) Grow {
 // Do makes the system calls of the step. Once, without the lock.
 func (g *Grow) Do() {
 	if !g.roll {
-		g.err = g.seg.m.Allocate(g.off, g.bytes)
+		g.err = g.seg.with(func(m *mapping) error {
+			if g.bytes == 0 {
+				return nil // it only had to be opened again
+			}
+			return m.Allocate(g.off, g.bytes)
+		})
 		return
 	}
 	if g.first {
@@ -106,7 +115,7 @@ func (l *Log) createSegment(base, limit, alloc int64, interval int32) (*segment,
 			return nil, errors.Join(err, m.Close(), l.dir.fs.Remove(name))
 		}
 	}
-	s := newSegment(l.path, base, m, limit, interval)
+	s := newSegment(l, base, m, limit, interval)
 	s.alloc = alloc
 	return s, nil
 }
@@ -115,7 +124,7 @@ func (l *Log) createSegment(base, limit, alloc int64, interval int32) (*segment,
 // full segment. A full disk is no failure here: hints can be rebuilt.
 func (l *Log) sealFile(s *segment, c content, snapshot []byte) error {
 	if !s.shortened {
-		if err := s.m.Truncate(c.size); err != nil {
+		if err := s.with(func(m *mapping) error { return m.Truncate(c.size) }); err != nil {
 			return err
 		}
 	}
@@ -145,14 +154,16 @@ func (l *Log) Grown(g Grow) error {
 			l.dir.Fail(g.err)
 		}
 		if g.made != nil {
-			g.made.m.unpin()
+			g.made.retire()
 		}
 		return g.err
 	}
 	l.want = 0
 	if !g.roll {
 		g.seg.alloc = g.off + g.bytes
-		g.seg.step = min(2*g.seg.step, maxStep)
+		if g.bytes > 0 {
+			g.seg.step = min(2*g.seg.step, maxStep)
+		}
 		return nil
 	}
 	l.sealing = false

@@ -178,6 +178,9 @@ func fill(t testing.TB, l *Log, r *rand.Rand, n int) []wire.Batch {
 	t.Helper()
 	var out []wire.Batch
 	for range n {
+		if r.IntN(8) == 0 {
+			rest(l)
+		}
 		s := plain(l.NextOffset(), 1+r.IntN(5), r.IntN(200))
 		s.ts = 1000 + r.Int64N(500)
 		s.epoch = max(l.LatestEpoch(), 0) + int32(r.IntN(10)/9)
@@ -187,6 +190,15 @@ func fill(t testing.TB, l *Log, r *rand.Rand, n int) []wire.Batch {
 		out = append(out, put(t, l, s)...)
 	}
 	return out
+}
+
+// rest closes all files of a log.
+func rest(l *Log) {
+	for range 2 {
+		if r, ok := l.RestPlan(); ok {
+			r.Do()
+		}
+	}
 }
 
 // produced makes s a batch, or an end marker, of a producer.

@@ -219,7 +219,7 @@ func (l *Log) SealClean() error {
 	if s == nil {
 		return nil
 	}
-	err := s.m.Truncate(s.size.Load())
+	err := s.with(func(m *mapping) error { return m.Truncate(s.size.Load()) })
 	s.alloc = s.size.Load()
 	meta := l.dir.fs.Meta()
 	err = errors.Join(err, meta.WriteFile(segmentName(l.path, s.base, indexSuffix), encodeIndex(s.index, s.content())))
@@ -237,7 +237,7 @@ func (l *Log) Close() {
 	segs := l.list()
 	l.setList(nil)
 	for _, s := range segs {
-		s.m.unpin()
+		s.retire()
 	}
 	l.dir.forget(l)
 }

@@ -31,8 +31,9 @@ func (s *Slice) Release() {
 // maxBytes of them, out of one segment. With atLeastOne the first batch comes
 // even when it is larger than maxBytes. Nothing to read is an empty Slice.
 // The error is ErrOffsetOutOfRange below Start or above End, ErrDirFailed or
-// ErrClosed, or a *CorruptError when the bytes are not batches any more. No
-// lock, no allocation, no system call.
+// ErrClosed, a *CorruptError when the bytes are not batches any more, or why
+// a file could not be opened again. No lock, no allocation, and no system call
+// unless the segment was at rest.
 func (l *Log) Read(from int64, maxBytes int, limit int64, atLeastOne bool) (Slice, error) {
 	for {
 		if err := l.err(); err != nil {
@@ -43,30 +44,43 @@ func (l *Log) Read(from int64, maxBytes int, limit int64, atLeastOne bool) (Slic
 			return Slice{}, ErrOffsetOutOfRange
 		}
 		limit := min(limit, end)
-		s := find(l.list(), from)
+		list := l.segs.Load()
+		s := find(list, from)
 		if from >= limit || s == nil || s.base >= limit {
 			return Slice{First: from, Next: from}, nil
 		}
-		if !s.m.pin() {
+		m, err := s.pin()
+		if err == errRetired {
+			if l.segs.Load() == list {
+				// On its way out, and not open any more: as if it were gone.
+				return Slice{First: from, Next: from}, nil
+			}
 			continue // retired since the list was read: there is a new list
 		}
-		out, pos, ok := s.read(from, int64(maxBytes), limit, atLeastOne)
+		if err != nil {
+			return Slice{}, err
+		}
+		out, pos, ok := s.read(m, from, int64(maxBytes), limit, atLeastOne)
 		if !ok {
-			s.m.unpin()
+			m.unpin()
 			return Slice{}, &CorruptError{Path: s.name, Offset: from, Pos: pos, Reason: "no batch where one must begin"}
 		}
 		if len(out.Bytes) == 0 {
-			s.m.unpin()
+			m.unpin()
 			return out, nil
 		}
-		out.m = s.m
+		out.m = m
 		out.Cold = l.cold(s, pos)
 		return out, nil
 	}
 }
 
 // find returns the segment that holds an offset: the last with base <= from.
-func find(segs []*segment, from int64) *segment {
+func find(list *[]*segment, from int64) *segment {
+	if list == nil {
+		return nil
+	}
+	segs := *list
 	i := sort.Search(len(segs), func(i int) bool { return segs[i].base > from })
 	if i == 0 {
 		return nil
@@ -75,7 +89,7 @@ func find(segs []*segment, from int64) *segment {
 }
 
 // read returns the slice and its position; false when the segment is broken.
-func (s *segment) read(from, maxBytes, limit int64, atLeastOne bool) (Slice, int64, bool) {
+func (s *segment) read(m *mapping, from, maxBytes, limit int64, atLeastOne bool) (Slice, int64, bool) {
 	// The end is read before the length: every border at or below that end
 	// lies within that length.
 	limit = min(limit, s.end.Load())
@@ -84,17 +98,17 @@ func (s *segment) read(from, maxBytes, limit int64, atLeastOne bool) (Slice, int
 	if from >= limit {
 		return empty, 0, true
 	}
-	first := s.floorOffset(from, size)
-	b, ok := s.batch(first, size)
+	first := s.floorOffset(m, from, size)
+	b, ok := s.batch(m, first, size)
 	if !ok || b.NextOffset() <= from {
 		return empty, first.pos, false
 	}
 	if b.NextOffset() > limit {
 		return empty, first.pos, true
 	}
-	last := s.floorOffset(limit, size)
+	last := s.floorOffset(m, limit, size)
 	if last.pos-first.pos > maxBytes {
-		last = s.floorPos(first.pos+max(maxBytes, 0), size)
+		last = s.floorPos(m, first.pos+max(maxBytes, 0), size)
 		if last.pos <= first.pos && atLeastOne {
 			last = border{first.pos + int64(b.Size()), b.NextOffset()}
 		}
@@ -102,7 +116,7 @@ func (s *segment) read(from, maxBytes, limit int64, atLeastOne bool) (Slice, int
 	if last.pos <= first.pos {
 		return empty, first.pos, true
 	}
-	return Slice{Bytes: s.m.Bytes[first.pos:last.pos], First: first.off, Next: last.off}, first.pos, true
+	return Slice{Bytes: m.Bytes[first.pos:last.pos], First: first.off, Next: last.off}, first.pos, true
 }
 
 // cold tells whether position pos was written by an earlier process, or so

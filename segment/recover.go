@@ -164,7 +164,7 @@ func (r *recovery) finishTruncation(i int, m Mapped) error {
 
 func (r *recovery) add(base int64, m Mapped, limit, bound int64) {
 	l := r.l
-	s := newSegment(l.path, base, m, limit, l.cfg.IndexIntervalBytes)
+	s := newSegment(l, base, m, limit, l.cfg.IndexIntervalBytes)
 	s.alloc = m.Size
 	f := &found{seg: s, bound: bound}
 	r.found = append(r.found, f)
@@ -270,7 +270,8 @@ func (r *recovery) walkSegment(f *found) (border, string) {
 	s.maxTs.Store(noTimestamp)
 	r.stats.IndexesRebuilt++
 	at := border{0, s.base}
-	rest := s.m.Bytes[:s.m.Size]
+	m := s.m.Load()
+	rest := m.Bytes[:m.Size]
 	reason := ""
 	for at.off != f.bound && len(rest) > 0 {
 		b, after, why := goodBatch(rest, at.off, f.bound)
@@ -323,7 +324,7 @@ func (r *recovery) tail(f *found, at border, reason string, keep int) error {
 		return &CorruptError{f.seg.name, at.off, at.pos, reason}
 	}
 	for _, g := range r.found[keep:] {
-		r.stats.TornBytes += g.seg.m.Size
+		r.stats.TornBytes += g.seg.m.Load().Size
 	}
 	r.found = r.found[:keep]
 	f.bound = -1
@@ -339,7 +340,7 @@ func (r *recovery) finish(end, start int64) error {
 		if err := l.removeFiles(all[i].base); err != nil {
 			return err
 		}
-		all[i].m.unpin()
+		all[i].retire()
 		l.setList(all[:i])
 	}
 	segs := make([]*segment, 0, len(r.found))
@@ -381,12 +382,13 @@ func (r *recovery) settle(f *found, last bool) (*segment, error) {
 	s := f.seg
 	size := s.size.Load()
 	s.alloc = size
-	if s.m.Size > size {
+	m := s.m.Load()
+	if m.Size > size {
 		if f.bound < 0 {
-			r.stats.TornBytes += s.m.Size - size
+			r.stats.TornBytes += m.Size - size
 		}
 		// Nobody reads this map yet.
-		if err := s.m.Truncate(size); err != nil {
+		if err := m.Truncate(size); err != nil {
 			return nil, err
 		}
 	}
@@ -395,19 +397,14 @@ func (r *recovery) settle(f *found, last bool) (*segment, error) {
 		return s, nil
 	}
 	limit := max(r.l.nextLimit(), size)
-	if int64(len(s.m.Bytes)) >= limit {
+	if int64(len(m.Bytes)) >= limit {
 		s.limit = limit
 		return s, nil
 	}
-	m, err := r.l.dir.fs.Open(s.name, limit, false)
-	if err != nil {
-		return nil, err
-	}
-	old := s.m
-	s.m, s.limit = &mapping{Mapped: m}, limit
-	s.m.pins.Store(1)
-	old.unpin()
-	return s, nil
+	s.limit = limit // and opened again with a map of that length
+	m.unpin()
+	s.m.Store(nil)
+	return s, s.wake()
 }
 
 // producersAt returns the producers of all batches below end, which is where
@@ -435,16 +432,24 @@ func (l *Log) producersAt(segs []*segment, end int64) (*Producers, error) {
 		if s.end.Load() <= from {
 			continue
 		}
-		size := s.size.Load()
-		for at := (border{0, s.base}); ; {
-			b, ok := s.batch(at, size)
-			if !ok {
-				break
+		err := s.with(func(m *mapping) error {
+			size := s.size.Load()
+			for at := (border{0, s.base}); ; {
+				b, ok := s.batch(m, at, size)
+				if !ok {
+					return nil
+				}
+				if b.NextOffset() > end {
+					return nil
+				}
+				if at.off >= from {
+					p.Add(b, l.now)
+				}
+				at = border{at.pos + int64(b.Size()), b.NextOffset()}
 			}
-			if at.off >= from {
-				p.Add(b, l.now)
-			}
-			at = border{at.pos + int64(b.Size()), b.NextOffset()}
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return p, nil

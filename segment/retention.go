@@ -88,7 +88,7 @@ func (d *Dropped) Do() error {
 		if err == nil {
 			err = d.log.removeFiles(s.base)
 		}
-		s.m.unpin()
+		s.retire()
 	}
 	d.segs = nil
 	return err

@@ -1,8 +1,10 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 
 	"lockstep/internal/invariant"
@@ -13,6 +15,7 @@ import (
 // The log holds one pin for as long as the segment is in its list.
 type mapping struct {
 	Mapped
+	dir  *Dir
 	pins atomic.Int64
 }
 
@@ -38,21 +41,35 @@ func (m *mapping) unpin() {
 	}
 	if n == 0 {
 		_ = m.Close()
+		m.dir.open.Add(-1)
 	}
 }
 
-// segment is one file of a log. base, limit, m never change. size and end are
-// the published length and offset; the rest belongs to the partition's lock.
+func newMapping(d *Dir, f Mapped) *mapping {
+	m := &mapping{Mapped: f, dir: d}
+	m.pins.Store(1)
+	d.open.Add(1)
+	return m
+}
+
+// segment is one file of a log. base, name and limit never change. size and
+// end are the published length and offset; the rest belongs to the
+// partition's lock.
 type segment struct {
 	base  int64
 	name  string // path of the .log file
-	m     *mapping
+	dir   *Dir
 	limit int64 // the file never grows beyond this
 	size  atomic.Int64
 	end   atomic.Int64
 	index *index
 	ring  *ring // nil once sealed
 	maxTs atomic.Int64
+
+	m       atomic.Pointer[mapping] // nil while at rest
+	used    atomic.Bool             // since Rest last looked
+	retired atomic.Bool             // out of the list, or on its way: never opened again
+	waking  sync.Mutex
 
 	// mark is the log's count of bytes written by this process when position
 	// 0 of this file was written; negative for bytes of an earlier process.
@@ -66,16 +83,80 @@ type segment struct {
 	shortened bool  // [L] sealed by a truncation: the file holds more than size
 }
 
+var errRetired = errors.New("segment is retired")
+
+func (s *segment) use() {
+	if !s.used.Load() {
+		s.used.Store(true)
+	}
+}
+
+// pin returns the mapping with a pin, opening the file again if it was at
+// rest; errRetired when the segment has left the log.
+func (s *segment) pin() (*mapping, error) {
+	s.use()
+	for {
+		m := s.m.Load()
+		if m != nil && m.pin() {
+			return m, nil
+		}
+		if s.retired.Load() {
+			return nil, errRetired
+		}
+		if m == nil {
+			if err := s.wake(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// with calls f with the mapping pinned.
+func (s *segment) with(f func(m *mapping) error) error {
+	m, err := s.pin()
+	if err != nil {
+		return err
+	}
+	defer m.unpin()
+	return f(m)
+}
+
+// wake opens the file of a segment at rest.
+func (s *segment) wake() error {
+	s.waking.Lock()
+	defer s.waking.Unlock()
+	if s.m.Load() != nil || s.retired.Load() {
+		return nil
+	}
+	f, err := s.dir.fs.Open(s.name, s.limit, false)
+	if err != nil {
+		return err
+	}
+	s.m.Store(newMapping(s.dir, f))
+	if s.retired.Load() {
+		s.retire()
+	}
+	return nil
+}
+
+// retire gives the log's pin up for good.
+func (s *segment) retire() {
+	s.retired.Store(true)
+	if m := s.m.Swap(nil); m != nil {
+		m.unpin()
+	}
+}
+
 func segmentName(dir string, base int64, suffix string) string {
 	return filepath.Join(dir, fmt.Sprintf("%020d%s", base, suffix))
 }
 
-func newSegment(dir string, base int64, m Mapped, limit int64, interval int32) *segment {
+func newSegment(l *Log, base int64, f Mapped, limit int64, interval int32) *segment {
 	s := &segment{
-		base: base, name: segmentName(dir, base, logSuffix), m: &mapping{Mapped: m}, limit: limit,
+		base: base, name: segmentName(l.path, base, logSuffix), dir: l.dir, limit: limit,
 		index: &index{}, ring: &ring{}, step: firstStep, interval: max(int64(interval), 1), firstTs: noTimestamp,
 	}
-	s.m.pins.Store(1)
+	s.m.Store(newMapping(l.dir, f))
 	s.end.Store(base)
 	s.maxTs.Store(noTimestamp)
 	return s
@@ -120,11 +201,11 @@ type border struct {
 
 // batch returns the batch that begins at p below size; false at the end, and
 // where the disk no longer holds what was written.
-func (s *segment) batch(p border, size int64) (wire.Batch, bool) {
+func (s *segment) batch(m *mapping, p border, size int64) (wire.Batch, bool) {
 	if p.pos >= size {
 		return nil, false
 	}
-	b, _, ok := wire.NextBatch(s.m.Bytes[p.pos:size])
+	b, _, ok := wire.NextBatch(m.Bytes[p.pos:size])
 	if !ok || b.BaseOffset() != p.off || b.NextOffset() <= p.off {
 		return nil, false
 	}
@@ -132,7 +213,7 @@ func (s *segment) batch(p border, size int64) (wire.Batch, bool) {
 }
 
 // floorOffset returns the last border at or below off.
-func (s *segment) floorOffset(off, size int64) border {
+func (s *segment) floorOffset(m *mapping, off, size int64) border {
 	if s.ring != nil {
 		if pos, ok := s.ring.find(off); ok {
 			return border{pos, off}
@@ -141,7 +222,7 @@ func (s *segment) floorOffset(off, size int64) border {
 	e := s.index.floorRel(off - s.base)
 	p := border{int64(e.pos), s.base + int64(e.rel)}
 	for p.off < off {
-		b, ok := s.batch(p, size)
+		b, ok := s.batch(m, p, size)
 		if !ok || b.NextOffset() > off {
 			break
 		}
@@ -151,11 +232,11 @@ func (s *segment) floorOffset(off, size int64) border {
 }
 
 // floorPos returns the last border at or below position pos.
-func (s *segment) floorPos(pos, size int64) border {
+func (s *segment) floorPos(m *mapping, pos, size int64) border {
 	e := s.index.floorPos(pos)
 	p := border{int64(e.pos), s.base + int64(e.rel)}
 	for p.pos < pos {
-		b, ok := s.batch(p, size)
+		b, ok := s.batch(m, p, size)
 		if !ok || p.pos+int64(b.Size()) > pos {
 			break
 		}

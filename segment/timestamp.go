@@ -47,7 +47,7 @@ func (l *Log) MaxTimestamp(limit int64, d Decompress) (TimestampOffset, bool, er
 		if s.base >= limit || s.end.Load() <= start || s.maxTs.Load() <= most {
 			continue
 		}
-		ok := l.batches(s, limit, border{0, s.base}, func(p border, b wire.Batch) bool {
+		err2 := l.batches(s, limit, border{0, s.base}, func(p border, b wire.Batch) bool {
 			ts := b.MaxTimestamp()
 			if b.BaseOffset() < start && ts > most { // its greatest may lie below start
 				ts = noTimestamp
@@ -63,8 +63,8 @@ func (l *Log) MaxTimestamp(limit int64, d Decompress) (TimestampOffset, bool, er
 			}
 			return err == nil
 		})
-		if !ok || err != nil {
-			return TimestampOffset{}, false, errors.Join(err, l.err())
+		if err = errors.Join(err, err2); err != nil {
+			return TimestampOffset{}, false, err
 		}
 	}
 	if best == nil {
@@ -78,17 +78,24 @@ func (l *Log) MaxTimestamp(limit int64, d Decompress) (TimestampOffset, bool, er
 func (s *segment) entryBorder(e entry) border { return border{int64(e.pos), s.base + int64(e.rel)} }
 
 // batches calls fn for the batches of a segment from p that end at or below
-// limit. It returns false when the segment was retired.
-func (l *Log) batches(s *segment, limit int64, p border, fn func(border, wire.Batch) bool) bool {
-	if l.err() != nil || !s.m.pin() {
-		return l.err() == nil
+// limit, until it returns false. A retired segment has none.
+func (l *Log) batches(s *segment, limit int64, p border, fn func(border, wire.Batch) bool) error {
+	if err := l.err(); err != nil {
+		return err
 	}
-	defer s.m.unpin()
+	m, err := s.pin()
+	if err == errRetired {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer m.unpin()
 	size := s.size.Load()
 	for {
-		b, ok := s.batch(p, size)
+		b, ok := s.batch(m, p, size)
 		if !ok || b.NextOffset() > limit || !fn(p, b) {
-			return true
+			return nil
 		}
 		p = border{p.pos + int64(b.Size()), b.NextOffset()}
 	}
@@ -97,17 +104,14 @@ func (l *Log) batches(s *segment, limit int64, p border, fn func(border, wire.Ba
 // inSegment finds the first record that fits in the batches that may hold it.
 func (l *Log) inSegment(s *segment, limit int64, from func(*segment) border, mayHold func(wire.Batch) bool,
 	fits func(ts, off int64) bool, d Decompress) (out TimestampOffset, found bool, err error) {
-	ok := l.batches(s, limit, from(s), func(_ border, b wire.Batch) bool {
+	err2 := l.batches(s, limit, from(s), func(_ border, b wire.Batch) bool {
 		if !mayHold(b) {
 			return true
 		}
 		out, found, err = inBatch(b, fits, d)
 		return !found && err == nil
 	})
-	if !ok {
-		return out, false, l.err()
-	}
-	return out, found, err
+	return out, found, errors.Join(err, err2)
 }
 
 func inBatch(b wire.Batch, fits func(ts, off int64) bool, d Decompress) (TimestampOffset, bool, error) {

@@ -54,7 +54,13 @@ func (l *Log) TruncatePlan(to int64) (Truncation, error) {
 		i--
 	}
 	s := segs[i]
-	t.at = s.floorOffset(to, s.size.Load())
+	err := s.with(func(m *mapping) error { // opens it, in the rare case that it was at rest
+		t.at = s.floorOffset(m, to, s.size.Load())
+		return nil
+	})
+	if err != nil {
+		return Truncation{}, err
+	}
 	t.to = t.at.off
 	t.keep = segs[:i:i]
 	t.remove = segs[i+1:]
@@ -98,6 +104,9 @@ func (l *Log) nextLimit() int64 {
 // here on can promise what is about to go.
 func (l *Log) beginTruncation(t Truncation) Truncation {
 	l.truncating = true
+	for _, s := range t.remove {
+		s.retired.Store(true) // not opened again: another file may take its name
+	}
 	l.durable.Store(min(l.Durable(), t.to))
 	var after epochs
 	after.p.Store(l.epochs.p.Load())
@@ -134,7 +143,9 @@ func (t *Truncation) Do() {
 	}
 	meta := l.dir.fs.Meta()
 	if t.err == nil && t.cut != nil {
-		t.short = t.cut.shorten(t.at)
+		t.err = t.cut.with(func(m *mapping) error { t.short = t.cut.shorten(m, t.at); return nil })
+	}
+	if t.err == nil && t.cut != nil {
 		t.err = meta.WriteFile(segmentName(l.path, t.cut.base, indexSuffix), encodeIndex(t.short.index, t.short.content()))
 	}
 	if t.err == nil {
@@ -163,7 +174,7 @@ func (t *Truncation) place() error {
 	if err := l.dir.fs.Rename(name+newSuffix, name); err != nil {
 		return errors.Join(err, m.Close())
 	}
-	t.made = newSegment(l.path, t.to, m, t.limit, t.step)
+	t.made = newSegment(l, t.to, m, t.limit, t.step)
 	return l.dir.fs.SyncDir(l.path)
 }
 
@@ -204,17 +215,17 @@ func (l *Log) removeSnapshots(unwanted func(offset int64) bool) error {
 	return err
 }
 
-// shorten returns the segment as it is after a cut. It shares the map: the
+// shorten returns the segment as it is after a cut. It will share the map: the
 // bytes above the cut stay where readers may still be looking at them.
-func (s *segment) shorten(at border) *segment {
+func (s *segment) shorten(m *mapping, at border) *segment {
 	n := &segment{
-		base: s.base, name: s.name, m: s.m, limit: at.pos, index: s.index.cut(at.pos),
+		base: s.base, name: s.name, dir: s.dir, limit: at.pos, index: s.index.cut(at.pos),
 		mark: s.mark, alloc: at.pos, interval: s.interval, firstTs: s.firstTs, shortened: true,
 	}
 	e := n.index.floorPos(at.pos)
 	maxTs := e.maxTs
 	for p := (border{int64(e.pos), s.base + int64(e.rel)}); p.pos < at.pos; {
-		b, ok := s.batch(p, at.pos)
+		b, ok := s.batch(m, p, at.pos)
 		if !ok {
 			break
 		}
@@ -231,8 +242,8 @@ func (s *segment) shorten(at border) *segment {
 // snapshot and the batches after it.
 func (t *Truncation) rebuild() (*Producers, error) {
 	segs := t.keep
-	if t.short != nil {
-		segs = append(segs[:len(segs):len(segs)], t.short)
+	if t.cut != nil {
+		segs = append(segs[:len(segs):len(segs)], t.cut)
 	}
 	return t.log.producersAt(segs, t.to)
 }
@@ -249,7 +260,10 @@ func (l *Log) Truncated(t Truncation) error {
 	l.truncating = false
 	if t.err != nil {
 		if t.made != nil {
-			t.made.m.unpin()
+			t.made.retire()
+		}
+		for _, s := range t.remove {
+			s.retired.Store(false)
 		}
 		if t.made != nil || t.full || !temporary(t.err) {
 			l.dir.Fail(t.err) // half done: memory and disk no longer agree
@@ -258,6 +272,9 @@ func (l *Log) Truncated(t Truncation) error {
 	}
 	segs := append([]*segment(nil), t.keep...)
 	if t.short != nil {
+		t.short.m.Store(t.cut.m.Load())
+		t.cut.retired.Store(true) // its pin is the other's now
+		t.cut.m.Store(nil)
 		segs = append(segs, t.short)
 	}
 	if t.made != nil {
@@ -281,7 +298,7 @@ func (l *Log) Truncated(t Truncation) error {
 	l.producers = t.producers
 	l.epochs.replace(t.epochs)
 	for _, s := range t.remove {
-		s.m.unpin()
+		s.retire()
 	}
 	return nil
 }

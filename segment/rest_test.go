@@ -1,0 +1,89 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+func TestRestClosesAndWakes(t *testing.T) {
+	onBoth(t, func(t *testing.T, fs FS, path string) {
+		r := seed(t)
+		d := openDir(t, fs, path)
+		l := openLog(t, d, smallConfig)
+		bs := fill(t, l, r, 60)
+		s, err := l.Read(0, 1000, l.End(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest(l)
+		if n := d.OpenFiles(); n != 1 { // the pinned one
+			t.Fatalf("%d files open at rest", n)
+		}
+		if !bytes.HasPrefix(join(bs), s.Bytes) {
+			t.Fatal("a pinned slice changed")
+		}
+		s.Release()
+		if n := d.OpenFiles(); n != 0 {
+			t.Fatalf("%d files open at rest and unpinned", n)
+		}
+		alloc := l.active().alloc
+		if l.Room(10, 0) != RoomGrow {
+			t.Fatal("room in a closed file")
+		}
+		g, ok := l.GrowPlan(0)
+		if !ok {
+			t.Fatal("no step to wake up")
+		}
+		g.Do()
+		if err := l.Grown(g); err != nil || d.OpenFiles() != 1 || l.active().alloc != alloc {
+			t.Fatalf("%v, %d open", err, d.OpenFiles())
+		}
+		bs = append(bs, fill(t, l, r, 1)...)
+		rest(l)
+		compareReads(t, l, twinOf(l, bs), r, 200)
+		rest(l)
+		f, ok := l.FlushPlan()
+		if !ok {
+			t.Fatal("nothing to flush")
+		}
+		f.Do()
+		if err := l.Flushed(f); err != nil || l.Durable() != l.End() {
+			t.Fatal(err)
+		}
+		rest(l)
+		if err := l.SealClean(); err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if n := d.OpenFiles(); n != 0 {
+			t.Fatalf("%d files open after Close", n)
+		}
+	})
+}
+
+// Too many open files is an error of that call, not the end of a directory.
+func TestTooManyFilesIsRetriable(t *testing.T) {
+	m, d, l := memLog(t, smallConfig)
+	bs := fill(t, l, seed(t), 30)
+	rest(l)
+	m.SetFault(func(op, _ string) error {
+		if op == "open" || op == "create" {
+			return ErrTooManyFiles
+		}
+		return nil
+	})
+	if _, err := l.Read(0, 100, l.End(), true); !errors.Is(err, ErrTooManyFiles) {
+		t.Fatal(err)
+	}
+	if err := grow(l, 10, 0); !errors.Is(err, ErrTooManyFiles) {
+		t.Fatal(err)
+	}
+	if _, err := l.TruncatePlan(l.End() - 1); !errors.Is(err, ErrTooManyFiles) {
+		t.Fatal(err)
+	}
+	m.SetFault(nil)
+	if d.Failed() != nil || !bytes.Equal(all(t, l), join(bs)) {
+		t.Fatal(d.Failed())
+	}
+}
