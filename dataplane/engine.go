@@ -1,0 +1,231 @@
+package dataplane
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"lockstep/internal/meta"
+	"lockstep/internal/wire"
+	"lockstep/ioring"
+	"lockstep/segment"
+)
+
+// Views is where the data plane reads the cluster's facts.
+type Views interface {
+	// View returns the newest View.
+	View() *meta.View
+	// Committed is the newest commit index this broker has heard of, by the
+	// controller's word: ahead of View().Index() while facts are on their way.
+	Committed() uint64
+}
+
+// Cold serves requests that are not on the hot path. It runs on a goroutine of
+// the cold pool and may block. nil closes the connection.
+type Cold interface {
+	Serve(r *ColdRequest) []byte
+}
+
+// ColdRequest is a request copied out of its frame. The response is a whole
+// frame: size, header, body.
+type ColdRequest struct {
+	Key, Version int16
+	Correlation  int32
+	ClientID     string
+	Body         []byte
+}
+
+// Clock is the time by argument.
+type Clock interface {
+	Mono() int64 // ns, monotonic
+	Wall() int64 // Unix time, ms
+}
+
+// Options is what an Engine is made of.
+type Options struct {
+	NodeID          int32
+	Reactors        int
+	MaxRequestBytes int  // socket.request.max.bytes
+	FrameMemory     int  // bytes of frames being received, per reactor
+	FetchMaxBytes   int  // fetch.max.bytes
+	Unstable        bool // unstable.api.versions.enable
+	Dirs            []*segment.Dir
+	Settings        func(configs map[string]string) TopicSettings
+	Inflate         func(codec int8, src []byte, limit int) ([]byte, error)
+	MayReport       func(mirror string) bool // R3: nil allows all, as Kafka without an authorizer
+	Views           Views
+	Cold            Cold
+	Clock           Clock
+	Memory          ioring.Memory
+	Log             *slog.Logger
+	// Fatal is told that a shard cannot go on; the process should end.
+	Fatal func(error)
+	// Background runs a job off the ring: segment steps and flushes. nil uses
+	// the engine's own goroutines. The simulator decides the order itself.
+	Background func(kind JobKind, job func())
+}
+
+// JobKind tells background work apart: flushes of one disk go one after the
+// other, segment steps beside them.
+type JobKind uint8
+
+// The kinds of background work.
+const (
+	jobGrow JobKind = iota
+	jobFlush
+)
+
+// Flush is the kind of a group commit, for a driver that orders jobs itself.
+const Flush = jobFlush
+
+// Segment steps that Room may answer; the names of segment are too general
+// here.
+const (
+	roomGrow   = segment.RoomGrow
+	roomFailed = segment.RoomFailed
+)
+
+// Engine is the data plane of one broker.
+type Engine struct {
+	o         Options
+	cores     []*Core
+	listeners []int32
+	m         shared
+
+	mu    sync.RWMutex // over all and the maps below: goroutines only, never a shard's hot path
+	all   directory
+	parts []*Partition // by slot
+	logs  map[segment.LogID]*segment.Log
+	view  *meta.View // the last one applied
+
+	targets sources
+	failed  sync.Map                         // *segment.Dir that has been told of
+	marks   map[segment.TopicPartition]int64 // high watermarks of the last run
+	cold    chan coldJob
+	grows   chan func()
+	flushq  chan func()
+	stop    chan struct{}
+	names   [maxReactors]atomic.Value // string: what each shard runs on
+	running sync.WaitGroup
+}
+
+// New makes an engine. Open recovers its logs, Start begins to serve.
+func New(o Options) (*Engine, error) {
+	if o.Reactors < 1 || o.Reactors > maxReactors {
+		return nil, errors.New("lockstep.io.reactors must be from 1 to 64")
+	}
+	e := &Engine{o: o, logs: map[segment.LogID]*segment.Log{}, view: meta.Empty(), stop: make(chan struct{}),
+		cold: make(chan coldJob, coldQueue), grows: make(chan func(), backgroundJobs), flushq: make(chan func(), backgroundJobs)}
+	e.all.init()
+	for i := range o.Reactors {
+		e.cores = append(e.cores, newCore(e, uint(i), o.Memory, func() {}))
+	}
+	return e, nil
+}
+
+// SetWake tells a shard how to end its wait; before Start.
+func (c *Core) SetWake(wake func()) { c.inbox.wake, c.home.wake = wake, wake }
+
+// Cores are the shards, for whoever drives them.
+func (e *Engine) Cores() []*Core { return e.cores }
+
+func (e *Engine) fatal(err error) {
+	if e.o.Fatal != nil {
+		e.o.Fatal(err)
+	}
+}
+
+func (e *Engine) clock() int64 { return e.o.Clock.Mono() }
+func (e *Engine) wall() int64  { return e.o.Clock.Wall() }
+
+func (e *Engine) background(kind JobKind, job func()) {
+	if e.o.Background != nil {
+		e.o.Background(kind, job)
+		return
+	}
+	q := e.grows
+	if kind == jobFlush {
+		q = e.flushq
+	}
+	select {
+	case q <- job:
+	default:
+		// The queue holds one job a partition at most, so this is a partition
+		// count far over the bound: a goroutine of its own delays nobody.
+		e.spawn(job)
+	}
+}
+
+// wakeShards tells shards that marks of p moved.
+func (e *Engine) wakeShards(p *Partition, mask uint64) {
+	for s := range e.cores {
+		if mask&(1<<s) != 0 {
+			e.cores[s].inbox.put(note{kind: noteMoved, part: p})
+		}
+	}
+}
+
+// deal gives a connection to the shard with the fewest.
+func (e *Engine) deal(from *Core, fd int32) {
+	best, total := from, int32(0)
+	for _, c := range e.cores {
+		total += c.load.Load()
+		if c.load.Load() < best.load.Load() {
+			best = c
+		}
+	}
+	if total >= maxConnections {
+		from.m.acceptErrors.Add(1)
+		from.op(ioring.Op{Kind: ioring.Close, FD: fd, Token: tokenSpecial})
+		return
+	}
+	if best == from {
+		from.adopt(fd)
+		return
+	}
+	best.inbox.put(note{kind: noteConn, fd: fd})
+}
+
+// named finds a partition by name from any goroutine.
+func (e *Engine) named(name []byte, index int32) (*Partition, wire.ErrorCode) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.all.named(name, index)
+}
+
+// byID finds a partition by topic id from any goroutine, nil if there is none.
+func (e *Engine) byID(id [16]byte, index int32) *Partition {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	p, _ := e.all.find(nil, id, true, index)
+	return p
+}
+
+// apiVersions is what the handshake says beside the table.
+func (e *Engine) apiVersions() wire.ApiVersionsAnswer {
+	v := e.o.Views.View()
+	a := wire.ApiVersionsAnswer{Unstable: e.o.Unstable, FinalizedEpoch: int64(v.Index()), Supported: supportedFeatures}
+	for _, f := range v.Features() {
+		if f.Level > 0 {
+			a.Finalized = append(a.Finalized, wire.FinalizedFeature{Name: f.Name, Min: f.Level, Max: f.Level})
+		}
+	}
+	return a
+}
+
+var supportedFeatures = []wire.Feature{
+	{Name: "metadata.version", Min: 1, Max: 27},
+	{Name: meta.FeatureMirrorSync, Min: 0, Max: 1},
+	{Name: "mirror.version", Min: 0, Max: 1},
+}
+
+// Applied is the index that every shard has finished, gates re-evaluated: no
+// raise from an older set of mirrors can land any more (R10).
+func (e *Engine) Applied() uint64 {
+	low := e.cores[0].finished.Load()
+	for _, c := range e.cores[1:] {
+		low = min(low, c.finished.Load())
+	}
+	return low
+}

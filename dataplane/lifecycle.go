@@ -1,0 +1,233 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"lockstep/ioring"
+	"lockstep/segment"
+)
+
+const highWatermarks = "replication-offset-checkpoint"
+const logStarts = "log-start-offset-checkpoint"
+const recoveryPoints = "recovery-point-offset-checkpoint"
+
+// Open recovers every log of every directory. progress is told after each.
+func (e *Engine) Open(settings segment.Config, progress func(done, total int, stats segment.RecoveryStats)) error {
+	e.marks = map[segment.TopicPartition]int64{}
+	for _, d := range e.o.Dirs {
+		marks, err := d.ReadCheckpoint(highWatermarks)
+		if err != nil {
+			return fmt.Errorf("high watermark checkpoint of %s: %w", d.Path(), err)
+		}
+		for tp, v := range marks {
+			e.marks[tp] = v
+		}
+		ids, err := d.Scan()
+		if err != nil {
+			return fmt.Errorf("log directory %s: %w", d.Path(), err)
+		}
+		for i, id := range ids {
+			l, stats, err := d.OpenLog(id, settings, e.wall())
+			var corrupt *segment.CorruptError
+			if errors.As(err, &corrupt) {
+				e.o.Log.Error("log is corrupt below what was durable; the partition stays offline and nothing is cut",
+					"topic", id.Topic, "partition", id.Partition, "error", err)
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("recover %s-%d: %w", id.Topic, id.Partition, err)
+			}
+			e.logs[id] = l
+			progress(i+1, len(ids), stats)
+		}
+	}
+	return nil
+}
+
+// checkpointed is the high watermark the last run left. [mu]
+func (e *Engine) checkpointed(id segment.LogID) int64 { return e.marks[id.TopicPartition()] }
+
+// pickDir chooses the directory of a new partition: the one with the fewest
+// logs that has not failed.
+func (e *Engine) pickDir() *segment.Dir {
+	count := map[*segment.Dir]int{}
+	for _, l := range e.logs {
+		count[l.Dir()]++
+	}
+	best := e.o.Dirs[0]
+	for _, d := range e.o.Dirs {
+		if d.Failed() == nil && (best.Failed() != nil || count[d] < count[best]) {
+			best = d
+		}
+	}
+	return best
+}
+
+// deleteLog unlinks a deleted partition's files.
+func (e *Engine) deleteLog(p *Partition) {
+	id := p.log.ID()
+	e.mu.Lock()
+	delete(e.logs, id)
+	delete(e.marks, id.TopicPartition())
+	e.mu.Unlock()
+	if err := p.log.Dir().Delete(p.log); err != nil {
+		e.o.Log.Warn("files of a deleted partition could not be removed", "topic", p.topic, "partition", p.index, "error", err)
+	}
+}
+
+// Checkpoint writes the high watermarks, log starts and recovery points of all
+// directories, each file as a whole.
+func (e *Engine) Checkpoint() error {
+	e.mu.RLock()
+	parts := e.parts
+	e.mu.RUnlock()
+	high := map[*segment.Dir]map[segment.TopicPartition]int64{}
+	starts := map[*segment.Dir]map[segment.TopicPartition]int64{}
+	durable := map[*segment.Dir]map[segment.TopicPartition]int64{}
+	for _, d := range e.o.Dirs {
+		high[d], starts[d], durable[d] = map[segment.TopicPartition]int64{}, map[segment.TopicPartition]int64{}, map[segment.TopicPartition]int64{}
+	}
+	for _, p := range parts {
+		if p.role.Load().gone || p.log.Failed() {
+			continue
+		}
+		d, tp := p.log.Dir(), p.log.ID().TopicPartition()
+		high[d][tp], durable[d][tp] = p.high.Load(), p.log.Durable()
+		if s := p.log.Start(); s > 0 {
+			starts[d][tp] = s
+		}
+	}
+	var errs []error
+	for _, d := range e.o.Dirs {
+		if d.Failed() != nil {
+			continue
+		}
+		errs = append(errs, d.WriteCheckpoint(highWatermarks, high[d]), d.WriteCheckpoint(logStarts, starts[d]),
+			d.WriteCheckpoint(recoveryPoints, durable[d]))
+	}
+	return errors.Join(errs...)
+}
+
+// FlushAll starts writeback and flushes of what has been appended, so that a
+// reactor is not throttled on dirty pages and a crash of the machine loses
+// little even in appended mode. It returns when all have ended.
+func (e *Engine) FlushAll() {
+	e.mu.RLock()
+	parts := e.parts
+	e.mu.RUnlock()
+	for _, p := range parts {
+		p.lock()
+		f, ok := segment.Flush{}, false
+		if !p.flushes {
+			if f, ok = p.log.FlushPlan(); ok {
+				p.flushes = true
+			}
+		}
+		p.unlock()
+		if ok {
+			e.flush(p, f)
+		}
+	}
+}
+
+// Retain drops segments that retention gives up, only below the gated mark.
+func (e *Engine) Retain() {
+	e.mu.RLock()
+	parts := e.parts
+	e.mu.RUnlock()
+	now := e.wall()
+	for _, p := range parts {
+		r := p.role.Load()
+		p.lock()
+		p.log.Producers().Expire(now, r.settings.ProducerExpiryMS)
+		var d segment.Dropped
+		if n := p.log.RetentionPlan(now, p.high.Load()); n > 0 && r.settings.Retention {
+			d = p.log.Drop(n)
+		}
+		p.unlock()
+		if err := d.Do(); err != nil {
+			e.o.Log.Warn("segment could not be removed", "topic", p.topic, "partition", p.index, "error", err)
+		}
+	}
+}
+
+// Close ends the engine: no more connections, requests that wait get a moment
+// to be answered, then every log is sealed. A nil error means that the
+// directories carry the mark of a clean shutdown.
+func (e *Engine) Close(drain time.Duration) error {
+	for _, c := range e.cores {
+		c.inbox.put(note{kind: noteCall, fn: func(c *Core) { c.shutdown(drain) }})
+	}
+	for _, c := range e.cores {
+		<-c.gone
+	}
+	close(e.stop)
+	e.running.Wait()
+	e.FlushAll()
+	errs := []error{e.Checkpoint()}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, l := range e.logs {
+		if l.Failed() {
+			continue
+		}
+		if err := l.SealClean(); err != nil {
+			errs = append(errs, fmt.Errorf("seal %s-%d: %w", id.Topic, id.Partition, err))
+		}
+		l.Close()
+	}
+	for _, d := range e.o.Dirs {
+		if d.Failed() == nil && errors.Join(errs...) == nil {
+			errs = append(errs, d.CloseClean())
+		}
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// shutdown begins the end of a shard: listeners close, connections that owe no
+// answer close, the others at the deadline.
+func (c *Core) shutdown(drain time.Duration) {
+	c.stopping = true
+	if c.id == 0 {
+		for _, fd := range c.eng.listeners {
+			c.op(ioring.Op{Kind: ioring.Close, FD: fd, Token: tokenSpecial})
+		}
+	}
+	end := &ending{until: c.now + int64(drain)}
+	end.owner = end
+	end.expired(c)
+}
+
+// ending looks from time to time whether a shard may quit.
+type ending struct {
+	timer
+	until int64
+}
+
+func (t *ending) expired(c *Core) {
+	late := c.now >= t.until
+	for _, cn := range c.conns {
+		if !cn.closed && !cn.closing && (late || cn.lane != nil || len(cn.answers) == 0 && !cn.sending || cn.onlyFetches()) {
+			c.close(cn)
+		}
+	}
+	if c.open == 0 || late {
+		c.quit = true
+		close(c.gone)
+		return
+	}
+	c.timers.arm(&t.timer, c.now+int64(5*time.Millisecond))
+}
+
+// onlyFetches: a parked fetch is owed nothing at a shutdown.
+func (cn *conn) onlyFetches() bool {
+	for _, a := range cn.answers {
+		if a.parked == nil {
+			return false
+		}
+	}
+	return !cn.sending && !cn.muted
+}

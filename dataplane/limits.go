@@ -1,0 +1,31 @@
+package dataplane
+
+import "lockstep/ioring"
+
+// Every bound of the package. Sizes are bytes, times are nanoseconds unless the
+// name says otherwise.
+const (
+	maxReactors      = 64  // a Mark's interest mask has one bit each
+	maxAnswers       = 128 // requests of one connection that wait for their answer, in order
+	maxSendBytes     = 1 << 20
+	sendPieces       = ioring.MaxPieces
+	copyBelow        = 4 << 10 // record bytes up to this are copied behind their header: one piece less
+	maxResponse      = 56 << 20
+	coldWorkers      = 32   // goroutines that serve cold requests
+	coldQueue        = 1024 // cold requests that wait for one
+	backgroundJobs   = 4096 // segment steps and flushes that wait for their goroutine
+	preparers        = 2    // goroutines that grow, truncate and drop segments
+	inflateRatio     = 64   // a batch may inflate to at most this many times max.message.bytes ...
+	inflateMax       = 128 << 20
+	maxConnections   = 50_000
+	reportsInFlight  = 64 // report requests a lane has sent and not heard of
+	reportRepeat     = int64(500e6)
+	laneBackoff      = int64(100e6) // before a lane connects again, doubling to laneBackoffMax
+	laneBackoffMax   = int64(5e9)
+	laneTimeout      = int64(30e9) // a source that answers nothing for so long is disconnected
+	sessionBackoff   = int64(100e6)
+	mirrorFetchBytes = 8 << 20 // response bound of one mirror fetch
+	mirrorPartBytes  = 1 << 20 // and of one partition of it
+	mirrorWaitMS     = 500     // a parked mirror fetch comes back after this at the latest
+	purgeAbove       = 64      // stale waiters of a partition before they are looked for
+)

@@ -1,0 +1,522 @@
+package dataplane
+
+import (
+	"errors"
+	"slices"
+
+	"lockstep/internal/watermark"
+	"lockstep/internal/wire"
+	"lockstep/segment"
+)
+
+// sendFetch asks for everything that may be fetched on a data lane.
+func (c *Core) sendFetch(l *lane) {
+	if l.inFlight > 0 {
+		return
+	}
+	x := &c.lanes
+	x.targets, x.reports, x.offsets, x.isr = x.targets[:0], x.reports[:0], x.offsets[:0], x.isr[:0]
+	soonest := int64(0)
+	for _, s := range l.sessions {
+		if s.state != sessionReady {
+			continue
+		}
+		if s.until > c.now {
+			if soonest == 0 || s.until < soonest {
+				soonest = s.until
+			}
+			continue
+		}
+		p := s.p
+		p.lock()
+		if r := p.role.Load(); r.tracking && p.down != nil && p.down.owner == s && p.down.run {
+			x.targets = append(x.targets, s.target(r, l.version))
+			if p.down.sync && l.version >= 20 {
+				c.buildReport(p, r)
+			}
+		}
+		p.unlock()
+	}
+	if len(x.targets) == 0 {
+		c.timers.arm(&l.timer, max(soonest, c.now+sessionBackoff))
+		return
+	}
+	if soonest > 0 {
+		soonest = min(soonest, c.now+reportRepeat)
+	}
+	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, MaxWaitMs: mirrorWaitMS, MinBytes: 1,
+		MaxBytes: mirrorFetchBytes, SessionEpoch: -1}
+	if len(x.reports) > 0 {
+		params.MirrorName, params.ClusterID = l.key.mirror, l.cluster
+	}
+	c.sendOn(l, wire.KeyFetch, l.version, requestRoom(x.targets, x.reports, l), func(b []byte) []byte {
+		return wire.AppendFetchRequest(b, l.version, &params, x.targets, x.reports)
+	})
+}
+
+func requestRoom(targets []wire.FetchTarget, reports []wire.Report, l *lane) int {
+	n := 128 + len(l.key.mirror) + len(l.cluster)
+	for i := range targets {
+		n += 96 + len(targets[i].Topic)
+	}
+	for i := range reports {
+		n += 128 + len(reports[i].Topic) + 16*len(reports[i].Replicas) + 4*len(reports[i].ISR)
+	}
+	return n
+}
+
+// buildReport draws a report under the lock that its numbers are read under:
+// one sequence for both lanes. [L]
+func (c *Core) buildReport(p *Partition, r *role) bool {
+	d := p.down
+	if d == nil || !d.sync || d.alignedEpoch < 0 || !r.leader {
+		return false
+	}
+	x := &c.lanes
+	from, isrFrom := len(x.offsets), len(x.isr)
+	low := int64(-1)
+	for _, m := range p.local.ISR {
+		x.offsets = append(x.offsets, wire.ReplicaOffset{ID: m.ID, Offset: m.LEO})
+		x.isr = append(x.isr, m.ID)
+		if low < 0 || m.LEO < low {
+			low = m.LEO
+		}
+	}
+	d.sequence++
+	d.reportedLEO = max(d.reportedLEO, low)
+	x.reports = append(x.reports, wire.Report{Topic: p.topic, TopicID: p.id, Partition: p.index,
+		Replicas: x.offsets[from:len(x.offsets):len(x.offsets)], ISR: x.isr[isrFrom:len(x.isr):len(x.isr)],
+		MinISR: r.settings.MinISR, Fenced: true, RegistrationEpoch: d.registration, LeaderEpoch: d.leaderEpoch,
+		Sequence: d.sequence, SourceLeaderEpoch: d.alignedEpoch, PartitionCount: d.partitions})
+	return true
+}
+
+// sendReports says the newest of every partition that has something to say.
+func (c *Core) sendReports(l *lane) {
+	if len(l.dirty) == 0 || l.inFlight >= reportsInFlight {
+		return
+	}
+	x := &c.lanes
+	x.reports, x.offsets, x.isr = x.reports[:0], x.offsets[:0], x.isr[:0]
+	for _, p := range l.dirty {
+		if s := x.sessions[p]; s != nil {
+			s.reportQueued = false
+		}
+		p.lock()
+		c.buildReport(p, p.role.Load())
+		p.unlock()
+	}
+	clear(l.dirty)
+	l.dirty = l.dirty[:0]
+	if len(x.reports) == 0 {
+		return
+	}
+	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, SessionEpoch: -1, MirrorName: l.key.mirror, ClusterID: l.cluster}
+	c.sendOn(l, wire.KeyFetch, l.version, requestRoom(nil, x.reports, l), func(b []byte) []byte {
+		return wire.AppendFetchRequest(b, l.version, &params, nil, x.reports)
+	})
+}
+
+// dirty notes that a partition has something to report.
+func (x *lanes) dirty(c *Core, p *Partition) {
+	s := x.sessions[p]
+	if s == nil || s.reportLane == nil || s.reportQueued {
+		return
+	}
+	s.reportQueued = true
+	s.reportLane.dirty = append(s.reportLane.dirty, p)
+	c.wantLane(s.reportLane)
+}
+
+// repeatReports says again what the source has not accepted yet (R5).
+func (c *Core) repeatReports(l *lane) {
+	for p, s := range c.lanes.sessions {
+		if s.reportLane != l {
+			continue
+		}
+		p.lock()
+		again := p.down != nil && p.down.sync && (p.down.acked < p.down.sequence || p.down.sequence == 0)
+		p.unlock()
+		if again {
+			c.lanes.dirty(c, p)
+		}
+	}
+	c.timers.arm(&l.timer, c.now+reportRepeat)
+}
+
+// wantReport is called wherever a mirrored partition's log end has moved. [L]
+func (e *Engine) wantReport(c *Core, p *Partition) {
+	if home := e.home(p.role.Load().mirror); home == c {
+		c.lanes.dirty(c, p)
+	} else {
+		home.inbox.put(note{kind: noteReport, part: p})
+	}
+}
+
+// takeAnswers handles the source's answers to reports, on either lane.
+func (c *Core) takeAnswers(l *lane, res *wire.FetchResponse) {
+	for it := res.Answers(); it.Next(); {
+		p, code := c.topics.find(nil, it.TopicID, true, it.Partition)
+		if code != wire.ErrNone {
+			continue
+		}
+		p.lock()
+		wake := c.takeAnswer(p, &it.ReportAnswer)
+		p.unlock()
+		c.wake(p, wake)
+	}
+}
+
+// takeAnswer handles one answer. [L]
+func (c *Core) takeAnswer(p *Partition, a *wire.ReportAnswer) uint64 {
+	d := p.down
+	r := p.role.Load()
+	if d == nil || !r.tracking || !d.sync {
+		return 0
+	}
+	switch a.Err {
+	case wire.ErrNone:
+		d.acked = max(d.acked, a.Sequence)
+		d.failingSince, d.failReason = 0, 0
+		d.contact = c.wall
+		d.tracked = max(d.tracked, a.HighWatermark)
+		d.sourceHigh = max(d.sourceHigh, a.HighWatermark)
+		return p.regate(r)
+	case wire.ErrInvalidSyncRegistration, wire.ErrMirrorRegistrationPropagating, wire.ErrClusterAuthorizationFailed:
+		if d.failingSince == 0 {
+			d.failingSince = c.wall
+			c.eng.o.Log.Warn("source does not count our reports", "mirror", r.mirror, "topic", p.topic,
+				"partition", p.index, "reason", a.Err.Name())
+		}
+		if a.Err == wire.ErrMirrorRegistrationPropagating {
+			d.failPropagating++
+		} else {
+			d.failInvalid++
+		}
+		d.failReason = a.Err
+	case wire.ErrNotLeaderOrFollower, wire.ErrFencedLeaderEpoch:
+		d.moved = true
+	default:
+		d.lastError = "report: " + a.Err.Name()
+	}
+	return 0
+}
+
+// takeFetched handles the partitions of a fetch answer.
+func (c *Core) takeFetched(l *lane, res *wire.FetchResponse, f *frame) {
+	for it := res.Partitions(); it.Next(); {
+		p, code := c.topics.find(it.Topic(), it.TopicID(), l.version >= 13, it.Partition)
+		if code != wire.ErrNone {
+			continue
+		}
+		if s := c.lanes.sessions[p]; s != nil && s.lane == l && s.state == sessionReady {
+			c.fetched(s, &it, f)
+		}
+	}
+}
+
+// fetched handles one partition's answer.
+func (c *Core) fetched(s *session, it *wire.FetchResponseIter, f *frame) {
+	p := s.p
+	epoch, end := p.log.EndOffsetForEpoch(it.DivergingEpoch)
+	p.lock()
+	r, d := p.role.Load(), p.down
+	if d == nil || d.owner != s || !r.tracking {
+		p.unlock()
+		return
+	}
+	v, at := judge(answered{err: it.Err, divergingEpoch: it.DivergingEpoch, divergingEnd: it.DivergingEnd,
+		logStart: it.LogStart, high: it.HighWatermark, next: p.log.NextOffset(), localEpoch: epoch, localEnd: end})
+	if v != accept {
+		d.lastError = it.Err.Name()
+		if it.Err == wire.ErrNone {
+			d.lastError = "log differs from the source's"
+		}
+	}
+	switch v {
+	case accept:
+		p.unlock()
+		s.fails = 0
+		c.mirrorRecords(s, it.Records, f, it.HighWatermark, it.LogStart)
+		return
+	case truncate, startOver:
+		s.state, s.cutAt, s.full = sessionTruncating, at, v == startOver
+	case relocate:
+		d.moved, d.alignedEpoch = true, -1
+		if it.LeaderEpoch > s.epoch && it.Err == wire.ErrFencedLeaderEpoch {
+			s.epoch = it.LeaderEpoch // the same broker leads, by a newer epoch
+		} else {
+			s.delay(c)
+		}
+	case outOfReach:
+		d.outOfReach = true
+		s.state = sessionHeld
+	case backOff:
+		s.delay(c)
+	}
+	p.unlock()
+	if s.state == sessionTruncating {
+		c.cutLog(s)
+	}
+}
+
+func (s *session) delay(c *Core) {
+	s.fails++
+	s.until = c.now + min(sessionBackoff<<min(s.fails-1, 5), laneBackoffMax)
+}
+
+// mirrorRecords appends the records of an answer, byte for byte. What has no
+// room yet waits, and with it the partition.
+func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start int64) {
+	rest, bad := records, false
+	for b, after, ok := wire.NextBatch(rest); ok; b, after, ok = wire.NextBatch(rest) {
+		if b.Magic() != 2 || !b.CheckCRC() {
+			bad = true
+			break
+		}
+		rest = after
+	}
+	whole := records[:len(records)-len(rest)] // without a torn or a bad tail
+	p := s.p
+	p.lock()
+	d, r := p.down, p.role.Load()
+	if d == nil || d.owner != s || !r.tracking {
+		p.unlock()
+		return
+	}
+	left, stalled := c.queueMirrored(p, r, whole, f)
+	d.contact = c.wall
+	d.lastError = ""
+	if bad {
+		d.lastError = "a batch of the source is corrupt on arrival"
+		s.delay(c)
+	}
+	if d.alignedEpoch != s.epoch && s.epoch >= 0 {
+		d.alignedEpoch = s.epoch
+		d.realigned = true
+	}
+	d.sourceHigh, d.sourceStart = high, start
+	d.tracked = max(d.tracked, high)
+	if d.epochBehind {
+		s.state = sessionHeld
+	}
+	wake := p.regate(r)
+	report := d.sync && d.realigned
+	d.realigned = false
+	p.unlock()
+	c.m.mirrorBytes.Add(int64(len(whole) - len(left)))
+	if stalled {
+		f.hold()
+		s.state, s.rest, s.frame = sessionStalled, left, f
+	}
+	c.wake(p, wake)
+	c.touch(p)
+	if report {
+		c.lanes.dirty(c, p)
+	}
+}
+
+// queueMirrored queues whole batches until there is no room or our leader epoch
+// would fall behind the source's (the leader epoch invariant). [L]
+func (c *Core) queueMirrored(p *Partition, r *role, whole []byte, f *frame) (left []byte, stalled bool) {
+	left = whole
+	for {
+		b, after, ok := wire.NextBatch(left)
+		if !ok {
+			return left, false
+		}
+		next := p.log.NextOffset()
+		if b.NextOffset() <= next {
+			left = after
+			continue
+		}
+		if b.BaseOffset() < next {
+			p.down.lastError = "the source's batch overlaps our log end"
+			return nil, false
+		}
+		if e := b.PartitionLeaderEpoch(); e > r.epoch {
+			p.down.epochBehind, p.down.maxSourceEpoch = true, max(p.down.maxSourceEpoch, e)
+			return nil, false
+		}
+		switch p.log.Room(len(b), c.wall) {
+		case roomGrow:
+			p.stalled |= 1 << c.id
+			return left, true
+		case roomFailed:
+			p.down.lastError = "our log directory has failed"
+			return nil, false
+		}
+		f.hold()
+		p.log.Queue(b, f)
+		left = after
+	}
+}
+
+// roomFor goes on with a partition whose log has grown.
+func (x *lanes) roomFor(c *Core, p *Partition) {
+	s := x.sessions[p]
+	if s == nil || s.state != sessionStalled {
+		return
+	}
+	rest, f := s.rest, s.frame
+	s.state, s.rest, s.frame = sessionReady, nil, nil
+	p.lock()
+	high, start := int64(-1), int64(-1)
+	if p.down != nil {
+		high, start = p.down.sourceHigh, p.down.sourceStart
+	}
+	p.unlock()
+	c.mirrorRecords(s, rest, f, high, start)
+	f.Release()
+	c.wantLane(s.lane)
+}
+
+// cutLog truncates a mirrored log off the ring, once its appends have ended.
+func (c *Core) cutLog(s *session) {
+	p := s.p
+	p.lock()
+	var t segment.Truncation
+	var err error
+	if s.full {
+		t, err = p.log.RestartPlan(s.cutAt)
+	} else {
+		t, err = p.log.TruncatePlan(max(s.cutAt, 0))
+	}
+	p.unlock()
+	if errors.Is(err, segment.ErrBusy) {
+		s.timer.owner = s
+		c.timers.arm(&s.timer, c.now+1e6)
+		return
+	}
+	if err != nil {
+		s.state = sessionHeld
+		return
+	}
+	c.eng.background(jobGrow, func() {
+		t.Do()
+		p.lock()
+		err := p.log.Truncated(t)
+		lost := int64(0)
+		if err == nil {
+			lost = p.clamp(t.End())
+		}
+		p.unlock()
+		if lost > 0 {
+			c.eng.o.Log.Warn("the source dropped records that were below our high watermark (unclean leader election); followed it",
+				"topic", p.topic, "partition", p.index, "truncated_to", t.End(), "records", lost)
+		}
+		c.inbox.put(note{kind: noteCall, fn: func(c *Core) { c.truncated(s, err) }})
+	})
+}
+
+// clamp follows a truncation in everything that names an offset (R1, R26). [L]
+func (p *Partition) clamp(to int64) (lost int64) {
+	d := p.down
+	f := watermark.Following{Mark: p.high.Load(), Followers: p.local.ISR}
+	if d != nil {
+		f.Tracked, f.LEOAtElection, f.Reported = max(d.tracked, 0), d.leoAtElection, d.reportedLEO
+	}
+	f, lost = watermark.Truncated(f, to)
+	p.high.Reset(f.Mark)
+	p.end.Reset(min(p.end.Load(), to))
+	if d != nil {
+		d.tracked, d.leoAtElection, d.reportedLEO = f.Tracked, f.LEOAtElection, f.Reported
+		d.lostAcked += lost
+		d.alignedEpoch = -1 // earlier reports are void: they named another log
+	}
+	return lost
+}
+
+func (c *Core) truncated(s *session, err error) {
+	if c.lanes.sessions[s.p] != s {
+		return
+	}
+	if err != nil {
+		s.state = sessionHeld
+		c.eng.o.Log.Error("mirrored log could not be truncated", "topic", s.p.topic, "partition", s.p.index, "error", err)
+		return
+	}
+	s.state = sessionReady
+	c.wantLane(s.lane)
+}
+
+// expired: a truncation that met a busy log tries again.
+func (s *session) expired(c *Core) {
+	if s.state == sessionTruncating && c.lanes.sessions[s.p] == s {
+		c.cutLog(s)
+	}
+}
+
+// sessionLost: the lane's connection is gone; what was learnt from it is old.
+func (c *Core) sessionLost(s *session) {
+	s.p.lock()
+	if d := s.p.down; d != nil {
+		d.moved = true
+		d.lastError = "no connection to the source"
+	}
+	s.p.unlock()
+}
+
+func (c *Core) sessionBack(s *session) { s.until = 0 }
+
+// attach begins to mirror a partition from a source broker, or moves it there.
+func (c *Core) attach(p *Partition, key laneKey, cluster string, epoch int32) {
+	s := c.lanes.sessions[p]
+	if s != nil && s.lane.key == key && s.epoch >= epoch && s.state != sessionHeld {
+		return
+	}
+	if s != nil && (s.state == sessionTruncating || s.state == sessionStalled) {
+		s.epoch = max(s.epoch, epoch)
+		return
+	}
+	c.detach(p)
+	report := key
+	report.report = true
+	s = &session{p: p, epoch: epoch, lane: c.lane(key, cluster), reportLane: c.lane(report, cluster)}
+	s.owner = s
+	c.lanes.sessions[p] = s
+	s.lane.sessions = append(s.lane.sessions, s)
+	s.reportLane.users++
+	p.lock()
+	if d := p.down; d != nil {
+		d.owner, d.alignedEpoch, d.sourceHigh, d.moved, d.fetching, d.epochBehind, d.outOfReach = s, -1, -1, false, true, false, false
+	}
+	p.unlock()
+	c.wantLane(s.lane)
+}
+
+// detach ends a partition's session; its late answers find no owner.
+func (c *Core) detach(p *Partition) {
+	s := c.lanes.sessions[p]
+	if s == nil {
+		return
+	}
+	delete(c.lanes.sessions, p)
+	c.timers.disarm(&s.timer)
+	l := s.lane
+	l.sessions = slices.DeleteFunc(l.sessions, func(x *session) bool { return x == s })
+	if s.frame != nil {
+		s.frame.Release()
+		s.frame, s.rest = nil, nil
+	}
+	if len(l.sessions) == 0 {
+		c.dropLane(l)
+	}
+	if s.reportLane.users--; s.reportLane.users == 0 {
+		c.dropLane(s.reportLane)
+	}
+	p.lock()
+	if d := p.down; d != nil && d.owner == s {
+		d.owner, d.fetching, d.alignedEpoch, d.sourceHigh = nil, false, -1, -1
+	}
+	p.unlock()
+}
+
+func (c *Core) dropLane(l *lane) {
+	l.dropped = true
+	delete(c.lanes.byKey, l.key)
+	c.timers.disarm(&l.timer)
+	if l.cn != nil {
+		c.close(l.cn)
+	}
+}
