@@ -24,6 +24,9 @@ const (
 type DirOptions struct {
 	ClusterID string // "" = not known yet
 	NodeID    int32
+	// MaxOpenFiles is how many log files stay open and mapped before unused
+	// logs are put to rest; 0 = a default.
+	MaxOpenFiles int64
 }
 
 // Dir is a log directory.
@@ -47,6 +50,9 @@ type Dir struct {
 // is and whether it was closed clean. The marker of a clean close is removed
 // before anything is loaded, so that a crash from here on counts as one.
 func OpenDir(disk FS, path string, o DirOptions) (*Dir, error) {
+	if o.MaxOpenFiles == 0 {
+		o.MaxOpenFiles = openFiles
+	}
 	d := &Dir{fs: disk, path: path, opts: o, logs: map[TopicPartition]*Log{}, opened: map[TopicPartition]bool{}}
 	if err := disk.Meta().MkdirAll(path); err != nil {
 		return nil, err
@@ -256,6 +262,9 @@ func (d *Dir) OpenLog(id LogID, cfg Config, now int64) (*Log, RecoveryStats, err
 	d.mu.Lock()
 	d.logs[p] = l
 	d.mu.Unlock()
+	if r, ok := l.RestPlan(); ok {
+		r.Do()
+	}
 	return l, stats, nil
 }
 

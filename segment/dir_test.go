@@ -25,7 +25,7 @@ func TestDirIsLockedAndKnowsItsCluster(t *testing.T) {
 		if err := errors.Join(d.SetClusterID("c1"), d.SetClusterID("c1"), d.CloseClean()); err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range []DirOptions{{"c2", 7}, {"c1", 8}, {"", 8}} {
+		for _, o := range []DirOptions{{ClusterID: "c2", NodeID: 7}, {ClusterID: "c1", NodeID: 8}, {NodeID: 8}} {
 			if d, err := OpenDir(fs, path, o); err == nil {
 				t.Fatalf("%+v opened the directory of cluster %s", o, d.ClusterID())
 			}

@@ -195,7 +195,7 @@ func fill(t testing.TB, l *Log, r *rand.Rand, n int) []wire.Batch {
 // rest closes all files of a log.
 func rest(l *Log) {
 	for range 2 {
-		if r, ok := l.RestPlan(); ok {
+		if r, ok := l.restPlan(); ok {
 			r.Do()
 		}
 	}

@@ -2,6 +2,10 @@ package segment
 
 // Every bound of the package. Sizes are bytes, times milliseconds.
 const (
+	// openFiles is how many log files a directory keeps open and mapped before
+	// unused logs are put to rest, unless DirOptions says otherwise.
+	openFiles = 16000
+
 	// iovMax is the kernel's bound on the buffers of one pwritev (IOV_MAX).
 	iovMax = 1024
 

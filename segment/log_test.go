@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // onBoth runs a test on the real disk and on the memory disk.
@@ -90,4 +92,33 @@ func TestLogFileIsKafkasBytesAndNoLonger(t *testing.T) {
 	if _, err := l.Read(0, 1, 1, true); !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
 	}
+}
+
+func TestBlocksAreReservedAndGivenBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data")
+	l := openLog(t, openDir(t, DiskFS{}, path), Config{SegmentBytes: 1 << 20, IndexIntervalBytes: 4096, MaxMessageBytes: 1000})
+	blocks := func(base int64) int64 {
+		t.Helper()
+		var st unix.Stat_t
+		if err := unix.Stat(segmentName(l.path, base, logSuffix), &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Blocks * 512
+	}
+	put(t, l, plain(0, 1, 10))
+	if n := blocks(0); n < firstStep {
+		t.Skipf("%d bytes reserved: this file system has no reservations", n)
+	}
+	l.sealing = true
+	put(t, l, plain(1, 1, 10))
+	if n := blocks(0); n >= firstStep {
+		t.Fatalf("%d bytes still reserved by a sealed segment", n)
+	}
+	if err := l.SealClean(); err != nil {
+		t.Fatal(err)
+	}
+	if n := blocks(1); n >= firstStep {
+		t.Fatalf("%d bytes still reserved by a closed log", n)
+	}
+	l.Close()
 }

@@ -87,3 +87,39 @@ func TestTooManyFilesIsRetriable(t *testing.T) {
 		t.Fatal(d.Failed())
 	}
 }
+
+func TestManyLogsStayWithinTheBudget(t *testing.T) {
+	m := NewMemFS()
+	for range 2 { // the second time they are recovered
+		d, err := OpenDir(m, "/data", DirOptions{ClusterID: "c1", NodeID: 7, MaxOpenFiles: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var logs []*Log
+		for i := range 50 {
+			l, _, err := d.OpenLog(LogID{Topic: "many", Partition: int32(i)}, smallConfig, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logs = append(logs, l)
+			put(t, l, plain(l.End(), 1, 10))
+			for _, l := range logs {
+				if r, ok := l.RestPlan(); ok {
+					r.Do()
+				}
+			}
+			if n := d.OpenFiles(); n > 12 {
+				t.Fatalf("%d files open of at most 10 and two in use", n)
+			}
+		}
+		for _, l := range logs {
+			if got := all(t, l); len(got) == 0 {
+				t.Fatal("nothing to read")
+			}
+			l.Close()
+		}
+		if err := d.Close(); err != nil || d.OpenFiles() != 0 {
+			t.Fatal(err, d.OpenFiles())
+		}
+	}
+}

@@ -195,7 +195,7 @@ func keepHouse(t *testing.T, l *locked, stop *atomic.Bool) {
 		l.Lock()
 		f, ok := l.FlushPlan()
 		dropped := l.Drop(l.RetentionPlan(0, l.End()))
-		rest, _ := l.RestPlan()
+		rest, _ := l.restPlan()
 		l.Unlock()
 		rest.Do()
 		if err := dropped.Do(); err != nil {
