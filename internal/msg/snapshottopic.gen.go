@@ -484,8 +484,10 @@ type SnapshotTopicTopicMirror struct {
 	Recovery bool // v0+
 	// The release.
 	ReleaseNumber int64 // v0+
-	// Epoch to unregister; 0 none.
+	// Epoch to unregister; 0 none, -1 not known.
 	OwedUnregister int64 // v0+
+	// Highest epoch ever owed.
+	SpentEpoch int64 // v0+
 	// Failed Registers in a row.
 	Attempts int32 // v0+
 
@@ -527,6 +529,9 @@ func (s *SnapshotTopicTopicMirror) append(b []byte, v int16) []byte {
 		b = wire.AppendInt64(b, s.OwedUnregister)
 	}
 	{
+		b = wire.AppendInt64(b, s.SpentEpoch)
+	}
+	{
 		b = wire.AppendInt32(b, s.Attempts)
 	}
 	if true {
@@ -564,6 +569,9 @@ func (s *SnapshotTopicTopicMirror) read(r *wire.Reader, v int16) {
 	}
 	{
 		s.OwedUnregister = r.Int64()
+	}
+	{
+		s.SpentEpoch = r.Int64()
 	}
 	{
 		s.Attempts = r.Int32()

@@ -105,6 +105,8 @@ type UnregisterMirrorSyncTopicResponseTopicResult struct {
 	ErrorCode int16 // v0+
 	// What went wrong, for a person; null = nothing to say.
 	ErrorMessage *string // v0+
+	// Registration that stands afterwards, 0 = none; -1 = not said.
+	CurrentEpoch int64 // v0+, tag 0
 
 	// UnknownTags are tagged fields not named above.
 	UnknownTags wire.Tags
@@ -113,6 +115,7 @@ type UnregisterMirrorSyncTopicResponseTopicResult struct {
 // Default sets every field to the default of the schema.
 func (s *UnregisterMirrorSyncTopicResponseTopicResult) Default() {
 	*s = UnregisterMirrorSyncTopicResponseTopicResult{}
+	s.CurrentEpoch = -1
 }
 
 func (s *UnregisterMirrorSyncTopicResponseTopicResult) append(b []byte, v int16) []byte {
@@ -127,7 +130,17 @@ func (s *UnregisterMirrorSyncTopicResponseTopicResult) append(b []byte, v int16)
 	}
 	if true {
 		n := len(s.UnknownTags)
+		t0 := s.CurrentEpoch != -1
+		if t0 {
+			n++
+		}
 		b = wire.AppendUvarint(b, uint32(n))
+		if t0 {
+			b = wire.BeginTag(b, 0)
+			start := len(b)
+			b = wire.AppendInt64(b, s.CurrentEpoch)
+			b = wire.EndTag(b, start)
+		}
 		b = s.UnknownTags.AppendEach(b)
 	}
 	return b
@@ -146,7 +159,18 @@ func (s *UnregisterMirrorSyncTopicResponseTopicResult) read(r *wire.Reader, v in
 	if true {
 		for n := r.TagCount(); n > 0 && r.Ok(); n-- {
 			tag, val := r.Tag()
-			s.UnknownTags = append(s.UnknownTags, wire.Tag{Key: tag, Value: val})
+			whole := r
+			in := wire.NewReader(val)
+			switch {
+			case tag == 0:
+				r := &in
+				s.CurrentEpoch = r.Int64()
+				if r.Complete() != nil {
+					whole.Fail()
+				}
+			default:
+				s.UnknownTags = append(s.UnknownTags, wire.Tag{Key: tag, Value: val})
+			}
 		}
 	}
 }
