@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -47,7 +48,7 @@ func (x *tx) registerBroker(c *msg.RegisterBrokerCommand) {
 
 func (x *tx) registerController(c *msg.RegisterControllerCommand) {
 	n := &Controller{ID: c.ControllerId, Incarnation: c.IncarnationId, Host: c.Host, Port: c.Port}
-	i, found := slices.BinarySearchFunc(x.v.controllers, n.ID, func(a *Controller, id int32) int { return int(a.ID - id) })
+	i, found := slices.BinarySearchFunc(x.v.controllers, n.ID, func(a *Controller, id int32) int { return cmp.Compare(a.ID, id) })
 	x.v.controllers = slices.Clone(x.v.controllers)
 	if found {
 		x.v.controllers[i] = n
@@ -59,7 +60,7 @@ func (x *tx) registerController(c *msg.RegisterControllerCommand) {
 
 // putBroker adds or replaces a broker.
 func (x *tx) putBroker(b *Broker) {
-	i, found := slices.BinarySearchFunc(x.v.brokers, b.ID, func(a *Broker, id int32) int { return int(a.ID - id) })
+	i, found := slices.BinarySearchFunc(x.v.brokers, b.ID, func(a *Broker, id int32) int { return cmp.Compare(a.ID, id) })
 	x.v.brokers = slices.Clone(x.v.brokers)
 	if found {
 		x.v.brokers[i] = b

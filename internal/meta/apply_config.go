@@ -63,6 +63,11 @@ func (x *tx) putConfigs(r *msg.AlterConfigsCommandResource, old, next map[string
 		if changedMin {
 			x.clearELR(t)
 		}
+		for i, p := range t.Partitions {
+			if p.Leader < 0 { // unclean election may just have been allowed
+				x.electLeaderless(t, i)
+			}
+		}
 	case ResourceBroker:
 		x.v.brokerCfg = x.v.brokerCfg.Set(r.Name, next)
 		x.set.configs = true

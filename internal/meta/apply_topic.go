@@ -182,7 +182,11 @@ func (x *tx) grow(t *Topic, count int, given [][]int32, dry bool, budget *int) *
 	*budget -= more
 	t = x.edit(t)
 	for _, set := range sets {
-		t.Partitions = append(t.Partitions, x.newPartition(set))
+		p := x.newPartition(set)
+		if t.Mirror != nil && t.Mirror.Desired == mirror.Stopped {
+			p.State = mirror.Stopped // it never was mirrored, so it is writable
+		}
+		t.Partitions = append(t.Partitions, p)
 	}
 	x.v.partitions += more
 	return nil

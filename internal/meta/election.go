@@ -101,14 +101,18 @@ func (x *tx) loseBroker(id int32, lossy bool) {
 // gainBroker elects where a partition without leader can now have one.
 func (x *tx) gainBroker(id int32) {
 	x.eachPartition(func(t *Topic, i int, p *Partition) {
-		if p.Leader >= 0 || !slices.Contains(p.Replicas, id) {
-			return
-		}
-		try := *p
-		try.elect(x.alive, x.minISR(t), x.unclean(t))
-		if try.Leader >= 0 {
-			try.PartitionEpoch++
-			x.edit(t).Partitions[i] = &try
+		if p.Leader < 0 && slices.Contains(p.Replicas, id) {
+			x.electLeaderless(t, i)
 		}
 	})
+}
+
+// electLeaderless gives a partition that has no leader one, if it can.
+func (x *tx) electLeaderless(t *Topic, i int) {
+	try := *t.Partitions[i]
+	try.elect(x.alive, x.minISR(t), x.unclean(t))
+	if try.Leader >= 0 {
+		try.PartitionEpoch++
+		x.edit(t).Partitions[i] = &try
+	}
 }

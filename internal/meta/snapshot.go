@@ -138,7 +138,7 @@ func topicRecord(t *Topic) *msg.SnapshotTopic {
 	if m := t.Mirror; m != nil {
 		r.Mirror = &msg.SnapshotTopicTopicMirror{Mirror: m.Mirror, SourceClusterId: m.SourceClusterID, Desired: int8(m.Desired),
 			UnregisterDone: m.UnregisterDone, Phase: int8(m.Phase), RegistrationEpoch: m.RegistrationEpoch, Recovery: m.Recovery,
-			ReleaseNumber: m.ReleaseNumber, OwedUnregister: m.OwedUnregister, Attempts: m.Attempts}
+			ReleaseNumber: m.ReleaseNumber, OwedUnregister: m.OwedUnregister, SpentEpoch: m.SpentEpoch, Attempts: m.Attempts}
 	}
 	return r
 }
@@ -171,7 +171,7 @@ func restoreTopic(r *msg.SnapshotTopic) *Topic {
 		t.Mirror = &TopicMirror{Mirror: m.Mirror, SourceClusterID: m.SourceClusterId, Desired: mirror.PartitionState(m.Desired),
 			UnregisterDone: m.UnregisterDone,
 			Promotion: mirror.Promotion{Phase: mirror.Phase(m.Phase), RegistrationEpoch: m.RegistrationEpoch, Recovery: m.Recovery,
-				ReleaseNumber: m.ReleaseNumber, OwedUnregister: m.OwedUnregister, Attempts: m.Attempts}}
+				ReleaseNumber: m.ReleaseNumber, OwedUnregister: m.OwedUnregister, SpentEpoch: m.SpentEpoch, Attempts: m.Attempts}}
 	}
 	return t
 }

@@ -200,6 +200,8 @@ func TestNoLocks(t *testing.T) {
 	}
 }
 
+var sink Ack
+
 func TestNoAllocation(t *testing.T) {
 	var m Mark
 	local := Local{ISR: []Replica{{1, 10}, {2, 12}}, InSync: 2, MinISR: 2}
@@ -211,7 +213,7 @@ func TestNoAllocation(t *testing.T) {
 		m.Wait(2, v)
 		m.Raise(v)
 		verdict := Source(v, v+10, local, mirrors)
-		AckError(verdict, v, v, true)
+		sink, _ = AckError(verdict, v, v, true)
 		in.Sequence = v
 		Admit(mirrors[0].Report, in, Fence{RegistrationEpoch: 1, ClusterMatches: true, SourceLeaderEpoch: 1, End: v})
 		Truncated(Following{Followers: local.ISR}, 100)
