@@ -103,9 +103,6 @@ func (s *segment) read(m *mapping, from, maxBytes, limit int64, atLeastOne bool)
 	if !ok || b.NextOffset() <= from {
 		return empty, first.pos, false
 	}
-	if b.NextOffset() > limit {
-		return empty, first.pos, true
-	}
 	last := s.floorOffset(m, limit, size)
 	if last.pos-first.pos > maxBytes {
 		last = s.floorPos(m, first.pos+max(maxBytes, 0), size)

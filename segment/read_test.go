@@ -156,14 +156,15 @@ func TestTimestampsAgainstLinearScan(t *testing.T) {
 		put(t, l, s)
 		ends = append(ends, l.End())
 	}
-	if err := l.AdvanceStart(7); err != nil {
-		t.Fatal(err)
-	}
-	for range 1000 {
+	for i := range 2000 {
+		start := int64(i / 20)
+		if err := l.AdvanceStart(start); err != nil {
+			t.Fatal(err)
+		}
 		ts, limit := 990+r.Int64N(400), ends[r.IntN(len(ends))]
 		want, top := rec{off: -1}, rec{ts: -1, off: -1}
 		for _, x := range recs {
-			if x.off < 7 || x.off >= limit {
+			if x.off < start || x.off >= limit {
 				continue
 			}
 			if x.ts >= ts && want.off < 0 {

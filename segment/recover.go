@@ -115,8 +115,7 @@ func (r *recovery) list() (bool, error) {
 	return err == nil, nil
 }
 
-// open opens the segment files and reads their indexes. An empty file that is
-// not the last one is a truncation that was under way: the log ends there.
+// open opens the segment files and reads their indexes.
 func (r *recovery) open() error {
 	l := r.l
 	for i, base := range r.bases {
@@ -129,12 +128,6 @@ func (r *recovery) open() error {
 		if err != nil {
 			return err
 		}
-		if m.Size == 0 && !last {
-			if err := r.finishTruncation(i, m); err != nil {
-				return err
-			}
-			return r.open1(base, l.nextLimit(), -1)
-		}
 		bound := int64(-1)
 		if !last {
 			bound = r.bases[i+1]
@@ -142,24 +135,6 @@ func (r *recovery) open() error {
 		r.add(base, m, max(limit, m.Size), bound)
 	}
 	return nil
-}
-
-func (r *recovery) open1(base, limit, bound int64) error {
-	m, err := r.l.dir.fs.Open(segmentName(r.l.path, base, logSuffix), limit, false)
-	if err == nil {
-		r.add(base, m, limit, bound)
-	}
-	return err
-}
-
-func (r *recovery) finishTruncation(i int, m Mapped) error {
-	err := m.Close()
-	for k := len(r.bases) - 1; k > i && err == nil; k-- {
-		err = r.l.removeFiles(r.bases[k])
-		r.stats.SegmentsRemoved++
-	}
-	r.bases = r.bases[:i+1]
-	return err
 }
 
 func (r *recovery) add(base int64, m Mapped, limit, bound int64) {

@@ -78,6 +78,9 @@ func TestEveryLengthOfATornFile(t *testing.T) {
 				t.Fatalf("length %d: %v", n, err)
 			}
 			want := join(bs[:keep])
+			if size := c.last(logSuffix).size; size != int64(len(want)) {
+				t.Fatalf("length %d: the file has %d bytes after recovery, want %d", n, size, len(want))
+			}
 			if l.End() != end || !bytes.Equal(all(t, l), want) || stats.TornBytes != int64(n-len(want)) {
 				t.Fatalf("length %d: end %d, want %d, %+v", n, l.End(), end, stats)
 			}
@@ -132,7 +135,9 @@ func TestDamageInAnEarlierSegment(t *testing.T) {
 		c := m.image()
 		f := c.find(fmt.Sprintf("%020d.log", segs[1].Base))
 		f.data[f.size-1] ^= 1
-		c.find(fmt.Sprintf("%020d.index", segs[1].Base)).cut(5) // so that it is walked
+		if point > 0 { // above the recovery point it is walked in any case
+			c.find(fmt.Sprintf("%020d.index", segs[1].Base)).cut(5)
+		}
 		d := openDir(t, c, "/data")
 		d.points[testID.TopicPartition()] = point
 		l, stats, err := d.OpenLog(testID, smallConfig, 0)
@@ -239,6 +244,43 @@ func replay(bs []wire.Batch, end int64) *Producers {
 		}
 	}
 	return p
+}
+
+func TestBatchThatReachesIntoTheNextSegment(t *testing.T) {
+	m, d, l := memLog(t, smallConfig)
+	bs := put(t, l, plain(0, 3, 5), plain(3, 3, 5))
+	l.Close()
+	f := *m.last(logSuffix)
+	f.name = strings.Replace(f.name, "0.log", "5.log", 1)
+	f.data = build(plain(5, 1, 5))
+	f.size = int64(len(f.data))
+	m.files[f.name] = &f
+	l = openLog(t, d, smallConfig)
+	if !bytes.Equal(all(t, l), bs[0]) || m.files[f.name] != nil {
+		t.Fatalf("end %d", l.End())
+	}
+}
+
+// A clean close counts for the first opening only.
+func TestReopenedLogIsNotClean(t *testing.T) {
+	m, d, l := memLog(t, smallConfig)
+	put(t, l, plain(0, 3, 5))
+	if err := l.SealClean(); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := d.CloseClean(); err != nil {
+		t.Fatal(err)
+	}
+	d = openDir(t, m, "/data")
+	if l = openLog(t, d, smallConfig); l.Durable() != 3 {
+		t.Fatalf("durable %d after a clean close", l.Durable())
+	}
+	put(t, l, plain(3, 1, 5))
+	l.Close()
+	if l = openLog(t, d, smallConfig); l.End() != 4 || l.Durable() != 0 {
+		t.Fatalf("durable %d of %d, nothing was flushed and no recovery point written", l.Durable(), l.End())
+	}
 }
 
 func TestTopicIDClash(t *testing.T) {

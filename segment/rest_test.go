@@ -16,6 +16,10 @@ func TestRestClosesAndWakes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if r, ok := l.restPlan(); ok {
+			r.Do()
+			t.Fatal("files in use were closed")
+		}
 		rest(l)
 		if n := d.OpenFiles(); n != 1 { // the pinned one
 			t.Fatalf("%d files open at rest", n)

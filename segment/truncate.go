@@ -120,9 +120,9 @@ func (l *Log) beginTruncation(t Truncation) Truncation {
 }
 
 // Do makes the system calls. Once, without the lock. Order is what makes a
-// crash harmless: the new empty file comes first and ends the content of what
-// is before it; an empty file with files behind it tells recovery that those
-// were on their way out.
+// crash harmless: the recovery point falls first, then the new empty file ends
+// the content of what is before it; what lies behind an empty file, above the
+// recovery point, is a torn tail to recovery.
 func (t *Truncation) Do() {
 	l := t.log
 	if t.noop || !l.existsOnDisk(t) {

@@ -81,11 +81,20 @@ func TestTruncateKeepsSlicesAndFollowsUp(t *testing.T) {
 				s.Release()
 			}
 			if r.IntN(3) == 0 {
+				flush(t, l)
+				if err := d.WriteCheckpoint(RecoveryPointCheckpoint, map[TopicPartition]int64{testID.TopicPartition(): l.Durable()}); err != nil {
+					t.Fatal(err)
+				}
 				l.Close()
+				if err := d.Close(); err != nil {
+					t.Fatal(err)
+				}
+				d = openDir(t, fs, path)
 				l = openLog(t, d, smallConfig)
 				if !bytes.Equal(all(t, l), join(bs)) {
 					t.Fatalf("round %d: reopened with other bytes", round)
 				}
+				sameProducers(t, l.producers, replay(bs, l.End()))
 			}
 		}
 	})
@@ -133,6 +142,9 @@ func TestCrashInsideTruncation(t *testing.T) {
 			if err2 != nil {
 				t.Fatalf("operation %d of a truncation to %d of %d: %v", n, to, l.End(), err2)
 			}
+			if e := after.Epochs(); len(e) > 0 && e[len(e)-1].Start >= after.End() {
+				t.Fatalf("operation %d: epochs %v of a log that ends at %d", n, e, after.End())
+			}
 			got := all(t, after)
 			if !bytes.HasPrefix(join(bs), got) || !bytes.HasPrefix(got, kept) {
 				t.Fatalf("operation %d: %d bytes, %d were to stay of %d", n, len(got), len(kept), len(join(bs)))
@@ -171,6 +183,19 @@ func TestRestartAt(t *testing.T) {
 		if l.Start() != at || !bytes.Equal(all(t, l), join(bs)) {
 			t.Fatalf("reopened at %d..%d", l.Start(), l.End())
 		}
+	}
+}
+
+func TestCutSegmentIsNotOpenedAgain(t *testing.T) {
+	_, d, l := memLog(t, smallConfig)
+	put(t, l, plain(0, 1, 5), plain(1, 1, 5))
+	old := l.active()
+	if err := truncate(t, l, 1); err != nil {
+		t.Fatal(err)
+	}
+	rest(l)
+	if _, err := old.pin(); err != errRetired || d.OpenFiles() != 0 {
+		t.Fatalf("%v, %d open", err, d.OpenFiles())
 	}
 }
 
@@ -225,6 +250,10 @@ func TestEpochsAnswerAsKafka(t *testing.T) {
 	}
 	if got := l.Epochs(); !slices.Equal(got, []EpochStart{{5, 3}}) {
 		t.Errorf("after start rose: %v", got)
+	}
+	l.AssignEpoch(11, 3) // a new leader that begins where an older epoch did
+	if got := l.Epochs(); !slices.Equal(got, []EpochStart{{11, 3}}) {
+		t.Errorf("after an epoch at the same offset: %v", got)
 	}
 	for _, bad := range []string{"", "1\n0\n", "0\n2\n1 1\n", "0\n2\n2 1\n1 2\n", "0\n1\nx 1\n"} {
 		if _, ok := decodeEpochs([]byte(bad)); ok {
