@@ -101,6 +101,8 @@ type FetchIter struct {
 	LogStartOffset     int64 // of the follower
 	MaxBytes           int32
 	HighWatermark      int64 // the follower's, version 18 and up
+	DurableEnd         int64 // ours: end of what the follower has on disk, 0 = not said
+	Generation         int32 // ours: of the cursor in a pipelined session, 0 = none
 }
 
 // Next moves to the next partition.
@@ -110,6 +112,7 @@ func (it *FetchIter) Next() bool {
 	}
 	r, v := &it.r, it.version
 	it.CurrentLeaderEpoch, it.LastFetchedEpoch, it.LogStartOffset, it.HighWatermark = -1, -1, -1, -1
+	it.DurableEnd, it.Generation = 0, 0
 	it.Partition = r.Int32()
 	if v >= 9 {
 		it.CurrentLeaderEpoch = r.Int32()
@@ -122,23 +125,42 @@ func (it *FetchIter) Next() bool {
 		it.LogStartOffset = r.Int64()
 	}
 	it.MaxBytes = r.Int32()
-	if !it.flex {
-		return r.Ok()
-	}
-	// Tag 0 is the follower's directory and tag 2 the mirror leader epoch of
-	// version 19: nothing here depends on them.
-	for n := r.TagCount(); n > 0 && r.Ok(); n-- {
-		if key, val := r.Tag(); key == 1 && v >= 18 {
-			it.HighWatermark = readInt64(r, val)
-		}
+	if it.flex {
+		it.readTags()
 	}
 	return r.Ok()
+}
+
+// readTags reads the tags of a partition. Tag 0 is the follower's directory and
+// tag 2 the mirror leader epoch of version 19: nothing here depends on them.
+func (it *FetchIter) readTags() {
+	r := &it.r
+	for n := r.TagCount(); n > 0 && r.Ok(); n-- {
+		switch key, val := r.Tag(); {
+		case key == 1 && it.version >= 18:
+			it.HighWatermark = readInt64(r, val)
+		case key == tagDurableEnd:
+			it.DurableEnd = readInt64(r, val)
+		case key == tagGeneration:
+			it.Generation = readInt32(r, val)
+		}
+	}
 }
 
 // readInt64 reads the value of an int64 tag found by outer.
 func readInt64(outer *Reader, val []byte) int64 {
 	r := NewReader(val)
 	v := r.Int64()
+	if r.Complete() != nil {
+		outer.Fail()
+	}
+	return v
+}
+
+// readInt32 reads the value of an int32 tag found by outer.
+func readInt32(outer *Reader, val []byte) int32 {
+	r := NewReader(val)
+	v := r.Int32()
 	if r.Complete() != nil {
 		outer.Fail()
 	}
@@ -175,6 +197,7 @@ type FetchPartition struct {
 	DivergingEnd     int64
 	LeaderID         int32 // where to go instead, -1 = say nothing
 	LeaderEpoch      int32 // -1 = unknown
+	Generation       int32 // ours: of the cursor these records belong to, 0 = none
 }
 
 // AbortedTransaction is a transaction whose records a reader of committed data skips.
@@ -193,8 +216,12 @@ type ReportAnswer struct {
 	PartitionCount int32 // of the topic on the source, -1 = not said
 }
 
-// tagAnswers is the top-level tag of a version 20 response that is ours alone.
-const tagAnswers = 64
+// Tags that are ours alone, far above those Kafka gives out.
+const (
+	tagAnswers    = 64 // top level of a response, version 20 and up
+	tagDurableEnd = 64 // partition of a request
+	tagGeneration = 65 // partition of a request and of a response
+)
 
 // AppendFetchHead begins a response body. Below version 7 err and sessionID
 // have no place and are left out.
@@ -251,7 +278,7 @@ func AppendFetchPartitionTail(b []byte, v int16, p *FetchPartition) []byte {
 		return b
 	}
 	leader := p.LeaderID >= 0 || p.LeaderEpoch >= 0
-	b = append(b, byte(bit(p.DivergingEpoch >= 0)+bit(leader)))
+	b = append(b, byte(bit(p.DivergingEpoch >= 0)+bit(leader)+bit(p.Generation > 0)))
 	if p.DivergingEpoch >= 0 {
 		b = append(b, 0, 13)
 		b = AppendInt32(b, p.DivergingEpoch)
@@ -260,6 +287,9 @@ func AppendFetchPartitionTail(b []byte, v int16, p *FetchPartition) []byte {
 	}
 	if leader {
 		b = appendLeader(b, 1, p.LeaderID, p.LeaderEpoch)
+	}
+	if p.Generation > 0 {
+		b = AppendInt32(append(b, tagGeneration, 4), p.Generation)
 	}
 	return b
 }

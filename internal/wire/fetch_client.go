@@ -27,6 +27,8 @@ type FetchTarget struct {
 	LogStartOffset     int64
 	MaxBytes           int32
 	HighWatermark      int64 // version 18 and up, -1 = not said
+	DurableEnd         int64 // ours, version 12 and up: 0 = not said
+	Generation         int32 // ours, version 12 and up: 0 = none
 }
 
 // ForgottenPartition is a partition that leaves the session.
@@ -116,10 +118,18 @@ func appendTarget(b []byte, v int16, t *FetchTarget) []byte {
 	if v < 12 {
 		return b
 	}
-	if v < 18 || t.HighWatermark < 0 {
-		return append(b, 0)
+	highWatermark := v >= 18 && t.HighWatermark >= 0
+	b = append(b, byte(bit(highWatermark)+bit(t.DurableEnd > 0)+bit(t.Generation > 0)))
+	if highWatermark {
+		b = AppendInt64(append(b, 1, 8), t.HighWatermark)
 	}
-	return AppendInt64(append(b, 1, 1, 8), t.HighWatermark)
+	if t.DurableEnd > 0 {
+		b = AppendInt64(append(b, tagDurableEnd, 8), t.DurableEnd)
+	}
+	if t.Generation > 0 {
+		b = AppendInt32(append(b, tagGeneration, 4), t.Generation)
+	}
+	return b
 }
 
 func appendForgotten(b []byte, v int16, forgotten []ForgottenPartition) []byte {
@@ -233,6 +243,7 @@ type FetchResponseIter struct {
 	DivergingEnd     int64
 	LeaderID         int32 // -1 = not said
 	LeaderEpoch      int32 // -1 = not said
+	Generation       int32 // ours: 0 = none
 }
 
 // Next moves to the next partition.
@@ -260,7 +271,7 @@ func (it *FetchResponseIter) Next() bool {
 }
 
 func (it *FetchResponseIter) readTags() {
-	it.DivergingEpoch, it.DivergingEnd, it.LeaderID, it.LeaderEpoch = -1, -1, -1, -1
+	it.DivergingEpoch, it.DivergingEnd, it.LeaderID, it.LeaderEpoch, it.Generation = -1, -1, -1, -1, 0
 	if !it.flex {
 		return
 	}
@@ -275,6 +286,8 @@ func (it *FetchResponseIter) readTags() {
 			}
 		case 1:
 			it.LeaderID, it.LeaderEpoch = readLeader(&it.r, val)
+		case tagGeneration:
+			it.Generation = readInt32(&it.r, val)
 		}
 	}
 }

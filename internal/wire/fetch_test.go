@@ -30,9 +30,14 @@ func randFetch(r *rand.Rand, v int16) (*kmsg.FetchRequest, FetchParams, []FetchT
 		topic := kmsg.NewFetchRequestTopic()
 		topic.Topic, topic.TopicID = randString(r)+string(rune('0'+i)), randID(r)
 		for range 1 + r.IntN(3) {
-			f := FetchTarget{topic.Topic, topic.TopicID, int32(randInt64(r)), int32(randInt64(r)), randInt64(r), int32(randInt64(r)), randInt64(r), int32(randInt64(r)), randInt64(r) & math.MaxInt64}
+			f := FetchTarget{topic.Topic, topic.TopicID, int32(randInt64(r)), int32(randInt64(r)), randInt64(r), int32(randInt64(r)), randInt64(r), int32(randInt64(r)), randInt64(r) & math.MaxInt64, 0, 0}
 			kp := kmsg.NewFetchRequestTopicPartition()
 			kp.Partition, kp.CurrentLeaderEpoch, kp.FetchOffset, kp.LastFetchedEpoch, kp.LogStartOffset, kp.PartitionMaxBytes = f.Partition, f.CurrentLeaderEpoch, f.FetchOffset, f.LastFetchedEpoch, f.LogStartOffset, f.MaxBytes
+			if v >= 12 && r.IntN(2) == 0 {
+				f.DurableEnd, f.Generation = 1+r.Int64N(1000), 1+r.Int32N(1000)
+				kp.UnknownTags.Set(64, AppendInt64(nil, f.DurableEnd))
+				kp.UnknownTags.Set(65, AppendInt32(nil, f.Generation))
+			}
 			if f.HighWatermark = -1; v >= 18 && r.IntN(2) == 0 {
 				f.HighWatermark = r.Int64N(1000)
 				kp.HighWatermark = f.HighWatermark
@@ -102,7 +107,7 @@ func checkFetchRequest(t *testing.T, v int16, p *FetchParams, targets []FetchTar
 		newTopic := i == 0 || targets[i-1].TopicID != w.TopicID
 		if !it.Next() || it.Partition != w.Partition || int64(it.CurrentLeaderEpoch) != ifNot(9, int64(w.CurrentLeaderEpoch)) || it.FetchOffset != w.FetchOffset ||
 			int64(it.LastFetchedEpoch) != ifNot(12, int64(w.LastFetchedEpoch)) || it.LogStartOffset != ifNot(5, w.LogStartOffset) || it.MaxBytes != w.MaxBytes ||
-			it.HighWatermark != w.HighWatermark || it.NewTopic() != newTopic || (v < 13 && string(it.Topic()) != w.Topic) || (v >= 13 && it.TopicID() != w.TopicID) {
+			it.HighWatermark != w.HighWatermark || it.DurableEnd != w.DurableEnd || it.Generation != w.Generation || it.NewTopic() != newTopic || (v < 13 && string(it.Topic()) != w.Topic) || (v >= 13 && it.TopicID() != w.TopicID) {
 			t.Fatalf("v%d: %+v, want %+v", v, it, w)
 		}
 	}
@@ -204,7 +209,7 @@ func randFetchResponse(r *rand.Rand, v int16) (*kmsg.FetchResponse, []byte) {
 		b = AppendFetchTopic(b, v, []byte(topic.Topic), topic.TopicID, m)
 		for range m {
 			records := append([]byte{}, randBytes(r)...)
-			p := FetchPartition{int32(randInt64(r)), ErrorCode(r.IntN(160)), randInt64(r), randInt64(r), randInt64(r), nil, int32(randInt64(r)), len(records), -1, randInt64(r), -1, -1}
+			p := FetchPartition{int32(randInt64(r)), ErrorCode(r.IntN(160)), randInt64(r), randInt64(r), randInt64(r), nil, int32(randInt64(r)), len(records), -1, randInt64(r), -1, -1, 0}
 			kp := kmsg.NewFetchResponseTopicPartition()
 			if r.IntN(2) == 0 {
 				p.Aborted = []AbortedTransaction{}
@@ -223,6 +228,10 @@ func randFetchResponse(r *rand.Rand, v int16) (*kmsg.FetchResponse, []byte) {
 			if v >= 12 && r.IntN(2) == 0 {
 				p.LeaderID, p.LeaderEpoch = int32(r.IntN(9)), int32(r.IntN(9))
 				kp.CurrentLeader.LeaderID, kp.CurrentLeader.LeaderEpoch = p.LeaderID, p.LeaderEpoch
+			}
+			if v >= 12 && r.IntN(2) == 0 {
+				p.Generation = 1 + r.Int32N(1000)
+				kp.UnknownTags.Set(65, AppendInt32(nil, p.Generation))
 			}
 			kp.Partition, kp.ErrorCode, kp.HighWatermark, kp.LastStableOffset, kp.LogStartOffset, kp.PreferredReadReplica, kp.RecordBatches = p.Index, int16(p.Err), p.HighWatermark, p.LastStable, p.LogStart, p.PreferredReplica, records
 			b = AppendFetchPartition(b, v, &p)
@@ -269,9 +278,11 @@ func checkFetchResponse(t *testing.T, v int16, k *kmsg.FetchResponse, body []byt
 	for _, topic := range k.Topics {
 		for _, w := range topic.Partitions {
 			n++
+			generation := int32(0)
+			w.UnknownTags.Each(func(_ uint32, val []byte) { in := NewReader(val); generation = in.Int32() })
 			ok := it.Next() && it.Partition == w.Partition && int16(it.Err) == w.ErrorCode && it.HighWatermark == w.HighWatermark && it.LastStable == w.LastStableOffset &&
 				bytes.Equal(it.Records, w.RecordBatches) && (v < 5 || it.LogStart == w.LogStartOffset) && (v < 11 || it.PreferredReplica == w.PreferredReadReplica) &&
-				it.LeaderID == w.CurrentLeader.LeaderID && it.LeaderEpoch == w.CurrentLeader.LeaderEpoch && it.DivergingEpoch == w.DivergingEpoch.Epoch && it.DivergingEnd == w.DivergingEpoch.EndOffset
+				it.LeaderID == w.CurrentLeader.LeaderID && it.LeaderEpoch == w.CurrentLeader.LeaderEpoch && it.DivergingEpoch == w.DivergingEpoch.Epoch && it.DivergingEnd == w.DivergingEpoch.EndOffset && it.Generation == generation
 			if !ok || (v < 13 && string(it.Topic()) != topic.Topic) || (v >= 13 && it.TopicID() != topic.TopicID) {
 				t.Fatalf("v%d: %+v, want %+v", v, it, w)
 			}
