@@ -123,6 +123,15 @@ func (r *Reader) UUID() (u [16]byte) {
 
 // Uvarint reads an unsigned varint of at most 32 bits.
 func (r *Reader) Uvarint() uint32 {
+	if len(r.src) > 0 && r.src[0] < 0x80 {
+		v := r.src[0]
+		r.src = r.src[1:]
+		return uint32(v)
+	}
+	return r.longUvarint()
+}
+
+func (r *Reader) longUvarint() uint32 {
 	v, n := uvarint(r.src, 5)
 	if n <= 0 || v > math.MaxUint32 {
 		r.Fail()
@@ -152,9 +161,6 @@ func (r *Reader) Varlong() int64 {
 // uvarint decodes a varint of at most maxLen bytes; its length is 0 when the
 // bytes end early or the number does not fit into 64 bits.
 func uvarint(b []byte, maxLen int) (uint64, int) {
-	if len(b) > 0 && b[0] < 0x80 {
-		return uint64(b[0]), 1
-	}
 	var x uint64
 	for i := 0; i < maxLen && i < len(b); i++ {
 		c := b[i]

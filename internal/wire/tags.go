@@ -28,6 +28,10 @@ func (r *Reader) Tag() (key uint32, value []byte) {
 
 // SkipTags reads over a whole tag section.
 func (r *Reader) SkipTags() {
+	if len(r.src) > 0 && r.src[0] == 0 { // nearly always
+		r.src = r.src[1:]
+		return
+	}
 	for n := r.TagCount(); n > 0 && r.Ok(); n-- {
 		r.Tag()
 	}
