@@ -291,14 +291,14 @@ func checkState(t *Topic, p *Partition, broker int32, r *msg.MirrorPartitionStat
 		return refuse(topicNotInMirror, "topic is not mirrored")
 	case p.LeaderEpoch != r.LeaderEpoch:
 		return refuse(fencedLeaderEpoch, "leader epoch is not the current one")
-	case p.Leader != broker:
+	case broker < 0 || p.Leader != broker:
 		return refuse(notLeader, "broker does not lead this partition")
 	case p.StateEpoch != r.StateEpoch:
 		return refuse(invalidUpdateVersion, "state epoch is not the current one")
 	case !mirror.Allowed(p.State, to) || to < mirror.Unknown || to > mirror.Failed:
 		return refuse(invalidMirrorStates, "from "+p.State.String()+" to "+to.String())
 	case to == mirror.Stopping && t.Mirror.Desired != mirror.Stopped,
-		to == mirror.Pausing && t.Mirror.Desired != mirror.Paused,
+		to == mirror.Pausing && t.Mirror.Desired != mirror.Paused && p.State != mirror.Pausing && p.State != mirror.Failed,
 		p.State == mirror.Stopped && to != mirror.Stopped && t.Mirror.Desired == mirror.Stopped:
 		return refuse(invalidMirrorStates, to.String()+" is not what is desired")
 	case r.StopStep < 0 || r.StopStep > int8(mirror.StopFinished):
