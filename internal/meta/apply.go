@@ -12,13 +12,11 @@ import (
 func Apply(v *View, index uint64, cmd []byte) (*View, Result) {
 	invariant.Check(index > v.index, "IndexOnlyRises", v.index, " then ", index)
 	x := begin(v, index)
-	m, err := Decode(cmd)
-	switch {
-	case len(cmd) > MaxCommandBytes:
+	if len(cmd) > MaxCommandBytes {
 		x.fail(invalidRequest, "command too large")
-	case err != nil:
+	} else if m, err := Decode(cmd); err != nil {
 		x.fail(unsupportedVersion, "unknown or malformed command")
-	default:
+	} else {
 		x.run(m)
 	}
 	return x.commit(), x.res

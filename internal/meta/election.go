@@ -53,10 +53,10 @@ func (p *Partition) elect(alive func(int32) bool, minISR int, unclean bool) {
 		p.lead(id)
 		return
 	}
-	any := func(id int32) bool {
+	hope := func(id int32) bool {
 		return unclean || len(p.ISR) == 0 && len(p.ELR) == 0 && id == p.LastLeader
 	}
-	id, ok := first(any)
+	id, ok := first(hope)
 	if ok {
 		p.ISR, p.ELR = []int32{id}, nil
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"lockstep/internal/invariant"
 )
 
 // The composition of Promotion (destination) and the ledger (source) under a
@@ -257,6 +259,9 @@ func (r pairRules) without(off func(*pairRules)) pairRules {
 // ones. LOCKSTEP_MODEL_STATES sets another limit.
 func TestPairHolds(t *testing.T) {
 	limit := pairLimit
+	if invariant.Enabled {
+		limit /= 5 // the race detector is slow, and this is one goroutine
+	}
 	if env := os.Getenv("LOCKSTEP_MODEL_STATES"); env != "" {
 		var err error
 		if limit, err = strconv.Atoi(env); err != nil {
