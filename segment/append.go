@@ -29,7 +29,7 @@ func (l *Log) Room(n int, now int64) Room {
 	}
 	l.now = max(l.now, now)
 	s := l.active()
-	if s == nil || l.sealing || l.truncating {
+	if s == nil || l.truncating {
 		l.want = max(l.want, int64(n))
 		return RoomGrow
 	}

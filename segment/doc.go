@@ -16,6 +16,9 @@
 //	Log.FlushPlan     Flush.Do           Log.Flushed
 //	Log.TruncatePlan  Truncation.Do      Log.Truncated
 //	Log.Drop          Dropped.Do         -
+//	Log.RestPlan      Rest.Do            -
+//
+// One exception: TruncatePlan opens the file of a segment that was at rest.
 //
 // # A segment
 //
@@ -30,7 +33,8 @@
 //
 // An append is queued under the lock, written by whoever holds the one write
 // token, and published by raising first the length and then the end offset.
-// A read is a slice of the read-only map below the published length.
+// A read is a slice of the read-only map below the published length. A log
+// that is not used is put to rest when too many files are open, see rest.go.
 //
 // # Laws
 //

@@ -199,6 +199,38 @@ func TestCutSegmentIsNotOpenedAgain(t *testing.T) {
 	}
 }
 
+// A snapshot of producers above the new end must not come back once the log
+// has grown past it again.
+func TestTruncationForgetsLaterSnapshots(t *testing.T) {
+	m, d, l := memLog(t, smallConfig)
+	for i := range 4 {
+		s := plain(int64(i), 1, 5)
+		s.pid, s.pepoch, s.seq = 1, 0, int32(i)
+		put(t, l, s)
+	}
+	if err := l.SealClean(); err != nil { // leaves one at offset 4
+		t.Fatal(err)
+	}
+	l.Close()
+	l = openLog(t, d, smallConfig)
+	if err := truncate(t, l, 2); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		s := plain(int64(2+i), 1, 5)
+		s.pid, s.pepoch, s.seq = 2, 0, int32(i)
+		put(t, l, s)
+	}
+	flush(t, l)
+	p := testID.TopicPartition()
+	if err := d.WriteCheckpoint(RecoveryPointCheckpoint, map[TopicPartition]int64{p: l.Durable()}); err != nil {
+		t.Fatal(err)
+	}
+	want := l.producers
+	l = openLog(t, openDir(t, m.image(), "/data"), smallConfig)
+	sameProducers(t, l.producers, want)
+}
+
 func TestTruncateBusy(t *testing.T) {
 	_, _, l := memLog(t, smallConfig)
 	put(t, l, plain(0, 1, 1))
