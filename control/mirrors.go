@@ -1,0 +1,327 @@
+package control
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"lockstep/control/remote"
+	"lockstep/internal/meta"
+	"lockstep/internal/mirror"
+	"lockstep/internal/status"
+	"lockstep/plugins/host"
+	"lockstep/plugins/sdk"
+)
+
+// Data is the data plane as the mirrors need it.
+type Data interface {
+	Status(id [16]byte, partition int32) (status.Partition, bool)
+	AppendControl(ctx context.Context, id [16]byte, partition int32, build func() []byte) error
+	OpenTransactions(id [16]byte, partition int32) []status.OpenTransaction
+	RestartAt(id [16]byte, partition int32, offset int64)
+	SetSources(mirror string, topics map[string][]status.SourceLeader)
+	// Applied is the View index that every shard has finished, gates
+	// re-evaluated.
+	Applied() uint64
+}
+
+// MirrorOptions is what Mirrors is made of.
+type MirrorOptions struct {
+	NodeID          int32
+	Node            *Node
+	Data            Data
+	Log             *slog.Logger
+	Now             func() time.Time
+	DemoteTimeout   time.Duration // mirror.sync.topic.demote.timeout.ms
+	RegisterBarrier time.Duration // lockstep.mirror.register.barrier.ms
+	Refresh         time.Duration // mirror.metadata.refresh.interval.ms
+	Coordinator     *host.Instance
+	Promotion       *host.Instance
+	Release         *host.Instance
+}
+
+// Mirrors keeps the mirrors of this cluster going and answers for the
+// registrations of others.
+type Mirrors struct {
+	o    MirrorOptions
+	kick chan struct{}
+
+	mu       sync.Mutex
+	sources  map[string]*source
+	busy     map[busyKey]bool // work under way that waits: one of a kind for a topic
+	stops    map[[16]byte]*stop
+	tries    map[[16]byte]tryAt
+	retries  map[partitionKey]time.Time
+	notes    map[[16]byte]string // what describe says of a promotion
+	rejected map[string]int64    // SyncRegistrationRejected by reason
+	running  sync.WaitGroup
+}
+
+// busyKey tells a topic's fail-over from its work at the source: a stop never
+// waits for a Register that nobody answers.
+type busyKey struct {
+	id   [16]byte
+	stop bool
+}
+
+type partitionKey struct {
+	id    [16]byte
+	index int32
+}
+
+// tryAt is when a promotion may be tried again, after so many failures.
+type tryAt struct {
+	attempts int32
+	at       time.Time
+}
+
+// source is a mirror's client and what was last learnt.
+type source struct {
+	client  *remote.Source
+	configs map[string]string
+	next    time.Time // of the next look
+	looking bool
+	epochs  map[string][]int32 // leader epochs by topic
+	err     string
+}
+
+// NewMirrors makes it; Run starts it.
+func NewMirrors(o MirrorOptions) *Mirrors {
+	if o.Refresh <= 0 {
+		o.Refresh = sourceRefresh
+	}
+	return &Mirrors{o: o, kick: make(chan struct{}, 1), sources: map[string]*source{}, busy: map[busyKey]bool{},
+		stops: map[[16]byte]*stop{}, tries: map[[16]byte]tryAt{}, retries: map[partitionKey]time.Time{},
+		notes: map[[16]byte]string{}, rejected: map[string]int64{}}
+}
+
+// Kick makes the next look come at once.
+func (m *Mirrors) Kick() {
+	select {
+	case m.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run looks at every mirror, again and again, until ctx ends. It returns when
+// all work it began has ended.
+func (m *Mirrors) Run(ctx context.Context) {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	defer m.close()
+	fenced := false
+	for {
+		if m.o.Node.Leads() {
+			if !fenced {
+				fenced = m.raiseFences(ctx)
+			}
+			m.look(ctx)
+		} else {
+			fenced = false
+		}
+		select {
+		case <-t.C:
+		case <-m.kick:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (m *Mirrors) close() {
+	m.running.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.sources {
+		s.client.Close()
+	}
+}
+
+// background runs work that waits for a source or for the data plane.
+func (m *Mirrors) background(key busyKey, f func()) {
+	m.mu.Lock()
+	if m.busy[key] {
+		m.mu.Unlock()
+		return
+	}
+	m.busy[key] = true
+	m.mu.Unlock()
+	m.running.Add(1)
+	go func() {
+		defer m.running.Done()
+		f()
+		m.mu.Lock()
+		delete(m.busy, key)
+		m.mu.Unlock()
+		m.Kick()
+	}()
+}
+
+// look compares what should be with what is.
+func (m *Mirrors) look(ctx context.Context) {
+	v := m.o.Node.View()
+	active := map[string][]string{} // topics that are fetched, by mirror
+	moved := map[string]bool{}
+	for t := range v.Topics() {
+		if t.Mirror == nil {
+			continue
+		}
+		if t.Mirror.Desired != mirror.Stopped {
+			active[t.Mirror.Mirror] = append(active[t.Mirror.Mirror], t.Name)
+		}
+	}
+	m.keepSources(ctx, v, active)
+	for t := range v.Topics() {
+		if t.Mirror == nil {
+			continue
+		}
+		if m.lookPartitions(ctx, v, t) {
+			moved[t.Mirror.Mirror] = true
+		}
+		if t.Mirror.Desired != mirror.Stopped {
+			m.lookPromotion(ctx, t)
+		} else {
+			m.lookStop(ctx, v, t)
+		}
+	}
+	m.mu.Lock()
+	for name := range moved {
+		if s := m.sources[name]; s != nil {
+			if soon := m.o.Now().Add(sourceRefreshSoon); s.next.After(soon) {
+				s.next = soon
+			}
+		}
+	}
+	m.mu.Unlock()
+}
+
+// keepSources has a client for each mirror in use and asks it, from time to
+// time, who leads what.
+func (m *Mirrors) keepSources(ctx context.Context, v *meta.View, active map[string][]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.o.Now()
+	for name, s := range m.sources {
+		mir := v.Mirror(name)
+		if s.looking || mir != nil && maps.Equal(mir.Configs, s.configs) {
+			continue
+		}
+		s.client.Close()
+		delete(m.sources, name)
+		if mir == nil {
+			m.o.Data.SetSources(name, nil)
+		}
+	}
+	for name, topics := range active {
+		s := m.sourceLocked(v, name)
+		if s == nil || s.looking || now.Before(s.next) {
+			continue
+		}
+		s.looking = true
+		m.running.Add(1)
+		slices.Sort(topics)
+		go func() {
+			defer m.running.Done()
+			m.refresh(ctx, name, s, topics)
+		}()
+	}
+}
+
+func (m *Mirrors) sourceLocked(v *meta.View, name string) *source {
+	if s := m.sources[name]; s != nil {
+		return s
+	}
+	mir := v.Mirror(name)
+	if mir == nil {
+		return nil
+	}
+	client, err := remote.Dial(mir.Configs)
+	if err != nil {
+		m.o.Log.Warn("mirror cannot be used", "mirror", name, "error", err)
+		return nil
+	}
+	s := &source{client: client, configs: mir.Configs}
+	m.sources[name] = s
+	return s
+}
+
+// refresh asks a source for its leaders and tells the data plane.
+func (m *Mirrors) refresh(ctx context.Context, name string, s *source, topics []string) {
+	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
+	defer cancel()
+	found, err := s.client.Topics(ctx, topics)
+	leaders := map[string][]status.SourceLeader{}
+	epochs := map[string][]int32{}
+	for _, t := range found {
+		leaders[t.Name] = t.Leaders
+		for _, l := range t.Leaders {
+			epochs[t.Name] = append(epochs[t.Name], l.Epoch)
+		}
+	}
+	m.mu.Lock()
+	s.looking = false
+	wait := m.o.Refresh
+	if err != nil {
+		if s.err == "" && ctx.Err() == nil {
+			m.o.Log.Warn("mirror source does not answer", "mirror", name, "error", err)
+		}
+		s.err, wait = err.Error(), time.Second
+	} else {
+		if s.err != "" {
+			m.o.Log.Info("mirror source answers again", "mirror", name)
+		}
+		s.err, s.epochs = "", epochs
+		if len(leaders) < len(topics) {
+			wait = time.Second
+		}
+	}
+	s.next = m.o.Now().Add(wait)
+	m.mu.Unlock()
+	if err == nil {
+		m.o.Data.SetSources(name, leaders)
+		m.Kick()
+	}
+}
+
+func (m *Mirrors) sourceEpoch(name, topic string, index int32) (int32, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sources[name]
+	if s == nil || int(index) >= len(s.epochs[topic]) {
+		return -1, false
+	}
+	return s.epochs[topic][index], true
+}
+
+func (m *Mirrors) client(name string) *remote.Source {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sourceLocked(m.o.Node.View(), name); s != nil {
+		return s.client
+	}
+	return nil
+}
+
+// raiseFences makes wishes of earlier instances stale; the first commands of a
+// term.
+func (m *Mirrors) raiseFences(ctx context.Context) bool {
+	for kind, inst := range map[meta.FenceKind]*host.Instance{meta.FenceCoordinator: m.o.Coordinator,
+		meta.FencePromotion: m.o.Promotion, meta.FenceRelease: m.o.Release} {
+		res, err := m.o.Node.Propose(ctx, raiseFence(kind))
+		if err != nil || res.ErrorCode != 0 {
+			return false
+		}
+		inst.SetFence(res.Number)
+	}
+	return true
+}
+
+func (m *Mirrors) record(inst *host.Instance, seq int64, w sdk.Wish, why string) {
+	inst.Record(host.Verdict{Seq: seq, NowMS: m.o.Now().UnixMilli(), Wish: w, Accepted: why == "", Why: why})
+	if why != "" {
+		m.o.Log.Debug("wish refused", "plugin", inst.Describe().Name, "wish", w.Do, "topic", w.Topic, "why", why)
+	}
+}
