@@ -29,9 +29,10 @@ type conn struct {
 	bigN  int    // bytes of it that are there
 	need  int    // size of the frame that waits for memory
 
-	answers []*answer
-	out     outbox
-	lane    *lane // a mirror's connection to its source; nil for a client
+	answers  []*answer
+	out      outbox
+	listener int32
+	lane     *lane // a mirror's connection to its source; nil for a client
 }
 
 // outbox is what is being sent: answers whose bytes are in flight.

@@ -169,7 +169,7 @@ func (c *Core) note(n *note) {
 			c.op(ioring.Op{Kind: ioring.Close, FD: n.fd, Token: tokenSpecial})
 			return
 		}
-		c.adopt(n.fd)
+		c.adopt(n.fd).listener = int32(n.token)
 	case noteMoved:
 		c.movedOn(n.part)
 	case noteCold:
@@ -237,7 +237,7 @@ func (c *Core) accepted(ev *ioring.Event) {
 		return
 	}
 	c.accept(l)
-	c.eng.deal(c, ev.Res)
+	c.eng.deal(c, ev.Res, int32(l))
 }
 
 func (c *Core) accept(l int) {

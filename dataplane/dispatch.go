@@ -79,7 +79,7 @@ func (c *Core) cold(r *request) {
 	r.cn.muted = true
 	c.m.cold.Add(1)
 	req := &ColdRequest{Key: r.h.Key, Version: r.h.Version, Correlation: r.h.Correlation,
-		ClientID: string(r.h.ClientID), Body: append([]byte(nil), r.body...)}
+		ClientID: string(r.h.ClientID), Listener: r.cn.listener, Body: append([]byte(nil), r.body...)}
 	c.eng.serveCold(c, req, a)
 }
 

@@ -33,6 +33,7 @@ type ColdRequest struct {
 	Key, Version int16
 	Correlation  int32
 	ClientID     string
+	Listener     int32 // in the order of Listen
 	Body         []byte
 }
 
@@ -167,7 +168,7 @@ func (e *Engine) wakeShards(p *Partition, mask uint64) {
 }
 
 // deal gives a connection to the shard with the fewest.
-func (e *Engine) deal(from *Core, fd int32) {
+func (e *Engine) deal(from *Core, fd, listener int32) {
 	best, total := from, int32(0)
 	for _, c := range e.cores {
 		total += c.load.Load()
@@ -181,10 +182,10 @@ func (e *Engine) deal(from *Core, fd int32) {
 		return
 	}
 	if best == from {
-		from.adopt(fd)
+		from.adopt(fd).listener = listener
 		return
 	}
-	best.inbox.put(note{kind: noteConn, fd: fd})
+	best.inbox.put(note{kind: noteConn, fd: fd, token: uint64(listener)})
 }
 
 // named finds a partition by name from any goroutine.

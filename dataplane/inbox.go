@@ -6,7 +6,7 @@ import "sync"
 type note struct {
 	kind  noteKind
 	fd    int32
-	token uint64 // connection
+	token uint64 // noteConn: the listener
 	part  *Partition
 	bytes []byte
 	err   error

@@ -268,7 +268,7 @@ func (c *Core) checkBatch(records []byte, version int16, r *role) (wire.Batch, w
 	if r.settings.Compact && !wire.KeysPresent(payload) {
 		return nil, wire.ErrInvalidRecord, "a compacted topic takes no record without a key"
 	}
-	if s := &r.settings; !s.LogAppendTime && (b.MaxTimestamp() > c.wall+s.TimestampAfter || b.MaxTimestamp() >= 0 && b.MaxTimestamp() < c.wall-s.TimestampBefore) {
+	if s, ts := &r.settings, b.MaxTimestamp(); !s.LogAppendTime && ts >= 0 && (ts-c.wall > s.TimestampAfter || c.wall-ts > s.TimestampBefore) {
 		return nil, wire.ErrInvalidTimestamp, "the timestamp is outside message.timestamp.before/after.max.ms"
 	}
 	return b, wire.ErrNone, ""
