@@ -1,0 +1,87 @@
+# Lockstep. `make` prints this table.
+GO      ?= go
+TAGS    := -tags invariants
+BIN     := bin
+D       ?= 60s
+T       ?= FuzzBatch
+P       ?= ./...
+COMMIT  := $(shell git describe --always --dirty 2>/dev/null)
+LDFLAGS := -X main.commit=$(COMMIT)
+
+.DEFAULT_GOAL := help
+.PHONY: help build check test race golden fuzz fuzz-smoke sim bench generate size demo demo-control e2e e2e-race pause kill-source kill-control ack ci lint clean
+
+help: ## print this table
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/lockstep, bin/kafka-cluster-mirrors, bin/lockstep-perf
+	@mkdir -p $(BIN)
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+
+check: lint ## gofmt, vet, staticcheck, house lint, freshness of generated code, unit tests (about a minute)
+	$(GO) test $(TAGS) -short ./...
+
+lint: ## gofmt, vet, staticcheck, house lint, freshness of generated code
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "gofmt would change these"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) test ./internal/lint/ ./internal/msg/gen/
+
+test: ## all tests, with invariants (under 10 minutes on 2 cores)
+	$(GO) test $(TAGS) -timeout 590s ./...
+
+race: ## all tests under the race detector, at a smaller size
+	$(GO) test -race -short -timeout 1200s ./...
+
+golden: ## rewrite script and table tests, then show the difference
+	$(GO) test ./internal/meta/ ./internal/mirror/ -rewrite
+	git diff --stat
+
+fuzz: ## one fuzz target: make fuzz P=./internal/wire T=FuzzBatch D=60s
+	$(GO) test $(P) -run '^$$' -fuzz '^$(T)$$' -fuzztime $(D) -fuzzminimizetime 1x
+
+fuzz-smoke: ## every fuzz target for 3 s
+	@set -e; for f in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
+	  for t in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$f); do \
+	    $(GO) test ./$$(dirname $$f) -run '^$$' -fuzz "^$$t$$" -fuzztime 3s -fuzzminimizetime 1x | tail -1; done; done
+
+sim: ## the simulator: make sim D=60s SEED=n
+	LOCKSTEP_SEED=$(SEED) $(GO) test ./internal/sim -run TestSim -v -sim.d=$(D) -timeout 0
+
+bench: ## benchmarks of one package: make bench P=./segment
+	$(GO) test $(P) -run '^$$' -bench . -benchmem -count 6
+
+generate: ## regenerate internal/msg from its schemas
+	$(GO) generate ./internal/msg/...
+
+size: ## lines per file of our own tree, largest first
+	@git ls-files '*.go' | grep -vE '_test\.go|\.gen\.go' | xargs wc -l | sort -rn | head -25
+
+demo: build ## the main job: two brokers, a 40 ms link, SYNC, kill the source, fail over, compare
+	./$(BIN)/lockstep demo
+
+demo-control: build ## the same without SYNC, ten times: it must see loss in at least nine
+	@lost=0; for i in 1 2 3 4 5 6 7 8 9 10; do \
+	  ./$(BIN)/lockstep demo --async > $(BIN)/demo-control.out 2>&1 && rc=0 || rc=$$?; \
+	  tail -1 $(BIN)/demo-control.out; if [ $$rc -eq 1 ] && tail -1 $(BIN)/demo-control.out | grep -qE 'lost=[1-9]'; then lost=$$((lost+1)); fi; done; \
+	  echo "$$lost of 10 runs saw loss"; test $$lost -ge 9
+
+e2e: build ## real clients, 1 GiB byte-exact, both engines, 1 and 3 reactors (about 6 minutes)
+	$(GO) test ./cmd/lockstep -run 'TestE2E' -v -timeout 1800s -e2e.bytes=1GiB
+
+e2e-race: ## the same under the race detector, 64 MiB
+	$(GO) test -race ./cmd/lockstep -run 'TestE2E' -v -timeout 1800s -e2e.bytes=64MiB -e2e.race
+
+kill-source: build ## 20 kills of the source per flush mode under load; lost must be 0 (about 10 minutes)
+	$(GO) test ./cmd/lockstep -run 'TestKillSource' -v -timeout 3600s -kill.rounds=20
+
+kill-control: ## the same harness with an acknowledgement planted before the report: it must lose
+	$(GO) test ./cmd/lockstep -run 'TestKillControl' -v -timeout 1800s -kill.control
+
+ack: build ## acknowledgement latency of one idle record: 40 ms link, and none, medians of 5 runs
+	$(GO) test ./cmd/lockstep -run 'TestAckLatency' -v -timeout 900s -ack.runs=5
+
+ci: lint test race fuzz-smoke ## what .ci/run calls: it runs the README's `make test` as it stands
+
+clean: ## remove bin/
+	rm -rf $(BIN)
