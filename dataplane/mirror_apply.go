@@ -479,7 +479,7 @@ func (c *Core) attach(p *Partition, key laneKey, cluster string, epoch int32) {
 	s.reportLane.users++
 	p.lock()
 	if d := p.down; d != nil {
-		d.owner, d.alignedEpoch, d.sourceHigh, d.moved, d.fetching, d.epochBehind, d.outOfReach = s, -1, -1, false, true, false, false
+		d.owner, d.alignedEpoch, d.sourceHigh, d.moved, d.fetching, d.drained, d.epochBehind, d.outOfReach = s, -1, -1, false, true, false, false, false
 	}
 	p.unlock()
 	c.wantLane(s.lane)

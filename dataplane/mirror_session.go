@@ -97,8 +97,8 @@ func (s *session) target(r *role, version int16) wire.FetchTarget {
 	if version >= 12 && t.FetchOffset > p.log.Start() {
 		t.LastFetchedEpoch = p.log.LatestEpoch()
 	}
-	if p.down != nil && version >= 18 {
-		t.HighWatermark = max(p.down.tracked, 0)
-	}
+	// The high watermark is not named: the source would answer a parked fetch
+	// whenever it moves, and the record after that would find no fetch waiting.
+	// The report lane's answers tell it.
 	return t
 }

@@ -83,7 +83,12 @@ func (e *Engine) assignSources() {
 func (c *Core) drained(p *Partition) {
 	p.lock()
 	defer p.unlock()
-	if p.down != nil && !p.down.run && p.down.owner == nil {
-		p.down.drained = true
+	if p.down == nil || p.down.run || p.down.owner != nil {
+		return
 	}
+	if p.log.NextOffset() != p.log.End() { // queued by this very turn: look again in the next
+		c.inbox.put(note{kind: noteCall, fn: func(c *Core) { c.drained(p) }})
+		return
+	}
+	p.down.drained = true
 }
