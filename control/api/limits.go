@@ -1,0 +1,15 @@
+package api
+
+import "time"
+
+const (
+	// maxBody bounds the body of a request, in bytes.
+	maxBody = 4 << 20
+	// maxWait bounds what a request may ask us to wait for a command.
+	maxWait = 5 * time.Minute
+	// maxAutoCreate bounds the topics one Metadata request creates; the client
+	// asks for the rest again.
+	maxAutoCreate = 100
+	// maxTopics bounds the topics of one command.
+	maxTopics = 10_000
+)
