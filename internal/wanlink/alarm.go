@@ -9,13 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm waits for instants to within some tens of microseconds.
-type alarm struct {
+// Alarm waits for instants to within some tens of microseconds, where the timers
+// of the Go runtime are up to a millisecond late.
+type Alarm struct {
 	f  *os.File
 	rc syscall.RawConn
 }
 
-func newAlarm() (*alarm, error) {
+// NewAlarm makes an Alarm for one goroutine at a time.
+func NewAlarm() (*Alarm, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("wanlink: timerfd_create: %w", err)
@@ -26,11 +28,11 @@ func newAlarm() (*alarm, error) {
 		f.Close()
 		return nil, fmt.Errorf("wanlink: %w", err)
 	}
-	return &alarm{f: f, rc: rc}, nil
+	return &Alarm{f: f, rc: rc}, nil
 }
 
-// until waits for t; false = closed.
-func (a *alarm) until(t time.Time) bool {
+// Until waits for t; false = closed.
+func (a *Alarm) Until(t time.Time) bool {
 	var fired [8]byte
 	for {
 		d := time.Until(t)
@@ -48,4 +50,5 @@ func (a *alarm) until(t time.Time) bool {
 	}
 }
 
-func (a *alarm) close() { a.f.Close() }
+// Close ends a wait that is going on and all later ones.
+func (a *Alarm) Close() { a.f.Close() }

@@ -22,6 +22,6 @@
 // timers of the Go runtime are rounded to whole milliseconds by its poller.
 //
 // Owner thread: none; all methods of Link may be called from any goroutine. Each
-// connection has a goroutine for dialling and two per direction, and the link
-// one for accepting. Close waits for all of them.
+// connection has a goroutine for dialling and two per direction, and each
+// listening end one for accepting. Close waits for all of them.
 package wanlink

@@ -2,6 +2,7 @@ package wanlink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -24,15 +25,16 @@ type Options struct {
 	QueueBytes int           // bound of one direction of one connection; 0 = DefaultQueueBytes
 }
 
-// Link is a listening end of a line to one target.
+// Link is a line to one target or several, each behind a listening end of its
+// own.
 type Link struct {
-	target string
-	queue  int
-	ln     *net.TCPListener
-	rtt    atomic.Int64
-	wg     sync.WaitGroup
+	queue int
+	addr  string
+	rtt   atomic.Int64
+	wg    sync.WaitGroup
 
 	mu     sync.Mutex
+	lns    []*net.TCPListener
 	cut    bool
 	closed bool
 	gates  [2]chan struct{} // nil = open, else closed by Resume
@@ -41,22 +43,40 @@ type Link struct {
 
 // Listen opens a link on addr, host:port with port 0 for any, to target.
 func Listen(addr, target string, o Options) (*Link, error) {
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("wanlink: %w", err)
-	}
-	l := &Link{target: target, queue: o.QueueBytes, ln: ln.(*net.TCPListener), tuns: map[*tunnel]struct{}{}}
+	l := &Link{queue: o.QueueBytes, tuns: map[*tunnel]struct{}{}}
 	if l.queue <= 0 {
 		l.queue = DefaultQueueBytes
 	}
 	l.SetRTT(o.RTT)
-	l.wg.Add(1)
-	go l.accept()
+	var err error
+	l.addr, err = l.Forward(addr, target)
+	if err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 
-// Addr is host:port of the listening end.
-func (l *Link) Addr() string { return l.ln.Addr().String() }
+// Forward opens one more listening end on addr to another target behind the
+// same line, and returns its host:port.
+func (l *Link) Forward(addr, target string) (string, error) {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return "", fmt.Errorf("wanlink: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		ln.Close()
+		return "", fmt.Errorf("wanlink: %w", net.ErrClosed)
+	}
+	l.lns = append(l.lns, ln.(*net.TCPListener))
+	l.wg.Add(1)
+	go l.accept(ln.(*net.TCPListener), target)
+	return ln.Addr().String(), nil
+}
+
+// Addr is host:port of the listening end that Listen opened.
+func (l *Link) Addr() string { return l.addr }
 
 // SetRTT changes the round trip for what is read from now on. What is under way
 // keeps its time, and nothing overtakes.
@@ -104,12 +124,15 @@ func (l *Link) gate(d Direction) chan struct{} {
 	return l.gates[d]
 }
 
-// Close cuts the line, closes the listening end and waits for all goroutines.
+// Close cuts the line, closes the listening ends and waits for all goroutines.
 func (l *Link) Close() error {
 	l.stop(func() { l.cut, l.closed = true, true })
-	err := l.ln.Close()
+	var errs []error
+	for _, ln := range l.lns { // closed: there will be no more
+		errs = append(errs, ln.Close())
+	}
 	l.wg.Wait()
-	return err
+	return errors.Join(errs...)
 }
 
 // stop sets a state that admits no connection and ends those there are.
@@ -130,10 +153,10 @@ func (l *Link) stop(set func()) {
 }
 
 // accept takes connections until the listening end is closed.
-func (l *Link) accept() {
+func (l *Link) accept(ln *net.TCPListener, target string) {
 	defer l.wg.Done()
 	for {
-		c, err := l.ln.AcceptTCP()
+		c, err := ln.AcceptTCP()
 		if err != nil {
 			l.mu.Lock()
 			closed := l.closed
@@ -144,14 +167,14 @@ func (l *Link) accept() {
 			time.Sleep(time.Millisecond) // out of descriptors: others may close some
 			continue
 		}
-		l.admit(c)
+		l.admit(c, target)
 	}
 }
 
 // admit starts a tunnel for c, or resets it while the line is cut.
-func (l *Link) admit(c *net.TCPConn) {
+func (l *Link) admit(c *net.TCPConn, target string) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
-	t := &tunnel{link: l, client: c, cancel: cancel, quit: make(chan struct{}), done: make(chan struct{})}
+	t := &tunnel{link: l, addr: target, client: c, cancel: cancel, quit: make(chan struct{}), done: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cut {

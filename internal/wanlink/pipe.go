@@ -38,7 +38,7 @@ type pipe struct {
 	tun      *tunnel
 	dir      Direction
 	from, to *net.TCPConn
-	alarm    *alarm
+	alarm    *Alarm
 
 	mu          sync.Mutex
 	fill, drain sync.Cond // there is a chunk; there is room
@@ -122,7 +122,7 @@ func (p *pipe) pop(c chunk) {
 func (p *pipe) write() {
 	for {
 		c, ok := p.head()
-		if !ok || !p.alarm.until(c.due) || !p.pass() {
+		if !ok || !p.alarm.Until(c.due) || !p.pass() {
 			return
 		}
 		if c.err != nil {
@@ -165,7 +165,7 @@ func (p *pipe) abort() {
 	p.mu.Lock()
 	p.dead, p.queue = true, nil
 	p.mu.Unlock()
-	p.alarm.close()
+	p.alarm.Close()
 	p.fill.Broadcast()
 	p.drain.Broadcast()
 }

@@ -10,6 +10,7 @@ import (
 // tunnel is one connection through a link.
 type tunnel struct {
 	link   *Link
+	addr   string // of the target
 	client *net.TCPConn
 	cancel context.CancelFunc // ends the dialling
 	quit   chan struct{}      // closed by abort
@@ -28,7 +29,7 @@ func (t *tunnel) run(ctx context.Context) {
 	defer t.link.forget(t)
 	defer t.cancel()
 	defer t.abort()
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.link.target)
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.addr)
 	if err != nil {
 		t.rest(2 * t.link.half()) // the refusal has to travel too
 		return
@@ -59,7 +60,7 @@ func (t *tunnel) finish() {
 	t.client.Close()
 	t.target.Close()
 	for _, p := range t.pipes {
-		p.alarm.close()
+		p.alarm.Close()
 	}
 }
 
@@ -84,7 +85,7 @@ func (t *tunnel) connected(c *net.TCPConn) bool {
 	}
 	t.target = c
 	for d, ends := range [2][2]*net.TCPConn{{t.client, c}, {c, t.client}} {
-		a, err := newAlarm()
+		a, err := NewAlarm()
 		if err != nil {
 			return false
 		}

@@ -148,6 +148,32 @@ func TestRTT(t *testing.T) {
 	}
 }
 
+// All targets of a link share its delay and its cuts.
+func TestForward(t *testing.T) {
+	leakCheck(t)
+	l := open(t, serve(t, echo), Options{RTT: 10 * time.Millisecond})
+	addr, err := l.Forward("127.0.0.1:0", serve(t, echo))
+	if err != nil || addr == l.Addr() {
+		t.Fatalf("second end at %s, first at %s, err %v", addr, l.Addr(), err)
+	}
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if best := echoTimes(t, c, 5)[0]; best < 10*time.Millisecond {
+		t.Errorf("an echo took %v", best)
+	}
+	l.Cut()
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("the second end outlived the cut")
+	}
+	l.Close()
+	if _, err := l.Forward("127.0.0.1:0", addr); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a closed link opened another end: %v", err)
+	}
+}
+
 // A chunk must not wait for later ones, nor the later ones for the earlier:
 // records sent each millisecond arrive each millisecond.
 func TestPipelined(t *testing.T) {
