@@ -128,6 +128,14 @@ func New(o Options) (*Engine, error) {
 // SetWake tells a shard how to end its wait; before Start.
 func (c *Core) SetWake(wake func()) { c.inbox.wake, c.home.wake = wake, wake }
 
+// Pool is where the shard's received frames live: a driver that carries out the
+// shard's operations takes buffers from it on the shard's behalf.
+func (c *Core) Pool() *ioring.Pool { return c.pool }
+
+// AnswerBytes is how many bytes of responses and parked requests are held. It
+// belongs to the shard's thread.
+func (c *Core) AnswerBytes() int { return c.answers.InUse() }
+
 // Cores are the shards, for whoever drives them.
 func (e *Engine) Cores() []*Core { return e.cores }
 

@@ -117,14 +117,16 @@ func (e *Engine) Listen(addr netip.AddrPort) (netip.AddrPort, error) {
 	case *unix.SockaddrInet6:
 		port = uint16(x.Port)
 	}
-	done := make(chan struct{})
-	e.cores[0].inbox.put(note{kind: noteCall, fn: func(c *Core) {
-		e.listeners = append(e.listeners, int32(fd))
-		c.accept(len(e.listeners) - 1)
-		close(done)
-	}})
-	<-done
+	e.ListenOn(int32(fd))
 	return netip.AddrPortFrom(addr.Addr(), port), nil
+}
+
+// ListenOn accepts on a descriptor that listens already. It returns at once.
+func (e *Engine) ListenOn(fd int32) {
+	e.cores[0].inbox.put(note{kind: noteCall, fn: func(c *Core) {
+		e.listeners = append(e.listeners, fd)
+		c.accept(len(e.listeners) - 1)
+	}})
 }
 
 func openListener(addr netip.AddrPort) (int, error) {
