@@ -181,8 +181,9 @@ func (e *Engine) Close(drain time.Duration) error {
 	for _, d := range e.o.Dirs {
 		if d.Failed() == nil && errors.Join(errs...) == nil {
 			errs = append(errs, d.CloseClean())
+		} else {
+			errs = append(errs, d.Close())
 		}
-		errs = append(errs, d.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -26,6 +26,7 @@ const (
 	sessionBackoff   = int64(100e6)
 	mirrorFetchBytes = 8 << 20 // response bound of one mirror fetch
 	mirrorPartBytes  = 1 << 20 // and of one partition of it
-	mirrorWaitMS     = 500     // a parked mirror fetch comes back after this at the latest
+	mirrorWaitMS     = 500     // a parked mirror fetch comes back after this at the latest ...
+	mirrorWaitSoonMS = 100     // ... or after this while a partition of it is ASYNC: it may be promoted meanwhile, and only the next fetch reads ahead
 	purgeAbove       = 64      // stale waiters of a partition before they are looked for
 )

@@ -16,7 +16,7 @@ func (c *Core) sendFetch(l *lane) {
 	}
 	x := &c.lanes
 	x.targets, x.reports, x.offsets, x.isr = x.targets[:0], x.reports[:0], x.offsets[:0], x.isr[:0]
-	soonest := int64(0)
+	soonest, wait := int64(0), int32(mirrorWaitMS)
 	for _, s := range l.sessions {
 		if s.state != sessionReady {
 			continue
@@ -33,6 +33,8 @@ func (c *Core) sendFetch(l *lane) {
 			x.targets = append(x.targets, s.target(r, l.version))
 			if p.down.sync && l.version >= 20 {
 				c.buildReport(p, r)
+			} else {
+				wait = mirrorWaitSoonMS
 			}
 		}
 		p.unlock()
@@ -44,7 +46,7 @@ func (c *Core) sendFetch(l *lane) {
 	if soonest > 0 {
 		soonest = min(soonest, c.now+reportRepeat)
 	}
-	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, MaxWaitMs: mirrorWaitMS, MinBytes: 1,
+	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, MaxWaitMs: wait, MinBytes: 1,
 		MaxBytes: mirrorFetchBytes, SessionEpoch: -1}
 	if len(x.reports) > 0 {
 		params.MirrorName, params.ClusterID = l.key.mirror, l.cluster

@@ -96,7 +96,11 @@ func (e *Engine) applyTopic(c *Core, change meta.TopicChange, d *viewDelta) {
 			now.parts[i] = e.addPartition(t, int32(i), settings)
 		}
 		if now.parts[i] != nil {
-			c.wake(now.parts[i], e.applyPartition(now.parts[i], t, mp, settings))
+			wake, report := e.applyPartition(now.parts[i], t, mp, settings)
+			c.wake(now.parts[i], wake)
+			if report {
+				e.wantReport(c, now.parts[i])
+			}
 		}
 	}
 	d.add = append(d.add, now)
@@ -140,8 +144,8 @@ func (e *Engine) removePartition(c *Core, p *Partition) {
 }
 
 // applyPartition changes one partition's role and gate. It returns the shards
-// to wake.
-func (e *Engine) applyPartition(p *Partition, t *meta.Topic, mp *meta.Partition, settings TopicSettings) (wake uint64) {
+// to wake, and whether a source must hear of us at once: we are in SYNC now.
+func (e *Engine) applyPartition(p *Partition, t *meta.Topic, mp *meta.Partition, settings TopicSettings) (wake uint64, report bool) {
 	p.lock()
 	defer p.unlock()
 	old := p.role.Load()
@@ -158,17 +162,17 @@ func (e *Engine) applyPartition(p *Partition, t *meta.Topic, mp *meta.Partition,
 	}
 	p.setLocal(mp, settings.MinISR, r.leaderID)
 	p.setMirrors(t.Registrations)
-	p.setDownstream(t, mp, mirrored)
+	report = p.setDownstream(t, mp, mirrored)
 	p.role.Store(r)
 	if old.leader && !r.leader {
 		p.trouble.Store(true)
-		return p.high.Interest() | p.end.Interest()
+		return p.high.Interest() | p.end.Interest(), false
 	}
 	wake = p.regate(r)
 	if old.settings.Durable != settings.Durable || old.readOnly != r.readOnly {
 		wake |= p.high.Interest()
 	}
-	return wake
+	return wake, report
 }
 
 // elected begins a leadership. The leader's own epoch starts at its log end,
@@ -221,11 +225,12 @@ func (p *Partition) setMirrors(list []meta.Registration) {
 	p.mirrors, p.fences = mirrors, fences
 }
 
-// setDownstream begins, changes or ends the destination side. [L]
-func (p *Partition) setDownstream(t *meta.Topic, mp *meta.Partition, mirrored bool) {
+// setDownstream begins, changes or ends the destination side. It tells whether
+// reports begin, or name another registration than before. [L]
+func (p *Partition) setDownstream(t *meta.Topic, mp *meta.Partition, mirrored bool) (report bool) {
 	if !mirrored {
 		p.down = nil
-		return
+		return false
 	}
 	d := p.down
 	if d == nil {
@@ -238,7 +243,7 @@ func (p *Partition) setDownstream(t *meta.Topic, mp *meta.Partition, mirrored bo
 		d.leoAtElection, d.reportedLEO = p.log.NextOffset(), 0
 	}
 	sync := t.Mirror.EffectiveType() == mirror.Sync
-	if sync && (!d.sync || d.registration != t.Mirror.RegistrationEpoch) {
+	if report = sync && (!d.sync || d.registration != t.Mirror.RegistrationEpoch); report {
 		d.failingSince, d.failReason, d.acked = 0, 0, 0
 	}
 	if !sync {
@@ -248,4 +253,5 @@ func (p *Partition) setDownstream(t *meta.Topic, mp *meta.Partition, mirrored bo
 	d.partitions = int32(len(t.Partitions))
 	d.epochBehind = d.epochBehind && d.maxSourceEpoch > mp.LeaderEpoch
 	d.run = mp.State == mirror.Mirroring && mp.Leader >= 0
+	return report
 }
