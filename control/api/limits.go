@@ -10,6 +10,4 @@ const (
 	// maxAutoCreate bounds the topics one Metadata request creates; the client
 	// asks for the rest again.
 	maxAutoCreate = 100
-	// maxTopics bounds the topics of one command.
-	maxTopics = 10_000
 )
