@@ -1,6 +1,10 @@
 package dataplane
 
-import "lockstep/ioring"
+import (
+	"time"
+
+	"lockstep/ioring"
+)
 
 // Every bound of the package. Sizes are bytes, times are nanoseconds unless the
 // name says otherwise.
@@ -28,5 +32,7 @@ const (
 	mirrorPartBytes  = 1 << 20 // and of one partition of it
 	mirrorWaitMS     = 500     // a parked mirror fetch comes back after this at the latest ...
 	mirrorWaitSoonMS = 100     // ... or after this while a partition of it is ASYNC: it may be promoted meanwhile, and only the next fetch reads ahead
-	purgeAbove       = 64      // stale waiters of a partition before they are looked for
+	bindTries        = 100     // with bindPause between: how long a port may stay in use after a kill
+	bindPause        = 20 * time.Millisecond
+	purgeAbove       = 64 // stale waiters of a partition before they are looked for
 )

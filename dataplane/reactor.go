@@ -103,6 +103,15 @@ func (e *Engine) EngineName() string {
 // the port the kernel chose.
 func (e *Engine) Listen(addr netip.AddrPort) (netip.AddrPort, error) {
 	fd, err := openListener(addr)
+	// The kernel takes a killed broker's ring down after the process is gone,
+	// and an accept in it holds the port until then.
+	for range bindTries {
+		if !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
+		time.Sleep(bindPause)
+		fd, err = openListener(addr)
+	}
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("listen on %s: %w", addr, err)
 	}
