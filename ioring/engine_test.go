@@ -308,6 +308,43 @@ func TestWakeAndDeadline(t *testing.T) {
 	})
 }
 
+// A wake whose completion is reaped by the peek of a later turn must not be the
+// last one that is heard: the read on the eventfd is armed before each wait.
+func TestWakesAmongCompletions(t *testing.T) {
+	both(t, func(t *testing.T, r *rig) {
+		fd, peer := r.pair(t)
+		r.eng.Queue(Op{Kind: Recv, FD: fd, Token: 1})
+		for range 300 {
+			go func() {
+				if _, err := peer.Write([]byte{1}); err != nil {
+					return
+				}
+				r.eng.Wake()
+			}()
+			ev := r.until(Recv, 1)
+			r.pool.Free(ev.Buf)
+			r.eng.Queue(Op{Kind: Recv, FD: fd, Token: 1})
+			if _, err := r.eng.Turn(nil, 0); err != nil {
+				t.Fatal(err)
+			}
+			woken := make(chan struct{})
+			go func() {
+				time.Sleep(100 * time.Microsecond)
+				r.eng.Wake()
+				close(woken)
+			}()
+			start := time.Now()
+			if _, err := r.eng.Turn(nil, 5*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Since(start); d > 2*time.Second {
+				t.Fatalf("woken after %v", d)
+			}
+			<-woken
+		}
+	})
+}
+
 // The runtime signals its threads to stop the world: enter and epoll_wait end
 // with EINTR then. The garbage here provokes it under a stream of messages.
 func TestSignalsDuringWaits(t *testing.T) {

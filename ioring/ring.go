@@ -171,6 +171,7 @@ func (r *Ring) Turn(events []Event, wait time.Duration) ([]Event, error) {
 			return events, nil
 		}
 	}
+	r.armWake() // the peek may have reaped its completion
 	if !r.wake.prepare() {
 		wait = 0
 	}
