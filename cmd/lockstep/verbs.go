@@ -29,7 +29,7 @@ type mirrorVerbs struct{ m *control.Mirrors }
 
 func outcome(o control.Outcome) api.Outcome { return api.Outcome{Code: o.Code, Message: o.Message} }
 
-func outcomes(list []control.TopicOutcome) []api.TopicOutcome {
+func topicOutcomes(list []control.TopicOutcome) []api.TopicOutcome {
 	out := make([]api.TopicOutcome, len(list))
 	for i, o := range list {
 		out[i] = api.TopicOutcome{Name: o.Name, Outcome: outcome(o.Outcome)}
@@ -50,11 +50,11 @@ func (v mirrorVerbs) AddTopics(ctx context.Context, topics []api.AddTopic) []api
 	for i, t := range topics {
 		list[i] = control.AddTopic(t)
 	}
-	return outcomes(v.m.AddTopics(ctx, list))
+	return topicOutcomes(v.m.AddTopics(ctx, list))
 }
 
 func (v mirrorVerbs) RemoveTopics(ctx context.Context, mirror string, topics []string) []api.TopicOutcome {
-	return outcomes(v.m.RemoveTopics(ctx, mirror, topics))
+	return topicOutcomes(v.m.RemoveTopics(ctx, mirror, topics))
 }
 
 func (v mirrorVerbs) AlterType(ctx context.Context, mirror string, topics []api.AlterTopic) []api.TopicOutcome {
@@ -62,7 +62,7 @@ func (v mirrorVerbs) AlterType(ctx context.Context, mirror string, topics []api.
 	for i, t := range topics {
 		list[i] = control.AlterTopic(t)
 	}
-	return outcomes(v.m.AlterType(ctx, mirror, list))
+	return topicOutcomes(v.m.AlterType(ctx, mirror, list))
 }
 
 func (v mirrorVerbs) Register(ctx context.Context, r api.RegisterRequest) []api.RegisterOutcome {
