@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"lockstep/internal/cli"
+)
+
+// commit is set at link time.
+var commit string
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run is the whole program; it returns the exit code.
+func run(args []string) int {
+	root, ran := rootCommand()
+	root.SetArgs(args)
+	return cli.Report(root.ErrOrStderr(), "lockstep", root.ExecuteContext(context.Background()), *ran)
+}
+
+// rootCommand makes the tree of commands. ran becomes true when a command
+// begins: errors before that are errors of usage.
+func rootCommand() (root *cobra.Command, ran *bool) {
+	ran = new(bool)
+	o := &cli.Options{}
+	root = &cobra.Command{
+		Use:   "lockstep",
+		Short: "A Kafka-protocol broker that mirrors topics to other clusters in step",
+		Long: `Lockstep is a broker that speaks the Kafka protocol. A topic mirrored in SYNC mode
+acknowledges a record (acks=all) only when the in-sync replicas of this cluster and of
+every registered destination cluster hold it.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 10 unhealthy (cluster health).`,
+		Example: `  lockstep broker --override log.dirs=/data/lockstep
+  lockstep topics create orders --partitions 6
+  lockstep demo`,
+		SilenceUsage: true, SilenceErrors: true,
+		PersistentPreRun: func(*cobra.Command, []string) { *ran = true },
+	}
+	o.Bind(root)
+	root.AddCommand(brokerCommand(), demoCommand(), topicsCommand(o), mirrorsCommand(o), clusterCommand(o),
+		logCommand(o), metadataCommand(o), versionCommand(o))
+	root.CompletionOptions.HiddenDefaultCmd = true
+	return root, ran
+}
+
+// printer writes where cmd writes.
+func printer(cmd *cobra.Command, o *cli.Options) *cli.Printer {
+	return &cli.Printer{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), JSON: o.JSON}
+}
+
+// group makes a command that only holds others.
+func group(use, short, example string, subs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Usage("%s: name what to do", cmd.CommandPath())
+		}}
+	cmd.AddCommand(subs...)
+	return cmd
+}
+
+// talk wraps the body of a command that needs a connection.
+func talk(o *cli.Options, f func(ctx context.Context, s *cli.Session, p *cli.Printer, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := o.Connect()
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return f(cmd.Context(), s, printer(cmd, o), args)
+	}
+}

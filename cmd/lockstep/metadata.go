@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lockstep/internal/cli"
+)
+
+// defaultAdmin is where a broker serves its HTTP side by default.
+const defaultAdmin = "127.0.0.1:9644"
+
+func adminFlag(cmd *cobra.Command, addr *string) {
+	cmd.Flags().StringVar(addr, "admin-listener", defaultAdmin, "`HOST:PORT` of a broker's lockstep.admin.listener")
+}
+
+func metadataCommand(o *cli.Options) *cobra.Command {
+	var addr string
+	dump := &cobra.Command{Use: "dump", Short: "Print the state of the metadata quorum, one JSON object a line", Args: cobra.NoArgs,
+		Long: `Print what the metadata quorum has agreed on, as the asked broker has applied it: topics,
+partitions, mirrors, registrations and releases, in the record layouts of the KIPs.`,
+		Example: "  lockstep metadata dump --admin-listener 127.0.0.1:9644 | grep MirrorSync",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), o.Timeout)
+			defer cancel()
+			body, err := askAdmin(ctx, addr, "/metadata")
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			if _, err := io.Copy(cmd.OutOrStdout(), body); err != nil {
+				return cli.Fail("reading the metadata", err, "ask again")
+			}
+			return nil
+		}}
+	adminFlag(dump, &addr)
+	return group("metadata", "Look at the metadata quorum", "  lockstep metadata dump", dump)
+}
+
+// askAdmin gets a page of a broker's admin listener.
+func askAdmin(ctx context.Context, addr, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
+	if err != nil {
+		return nil, cli.Usage("--admin-listener: %q is not HOST:PORT", addr)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, cli.Fail("asking the admin listener", err, "see lockstep.admin.listener in the broker's configuration, and name it by --admin-listener")
+	}
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		resp.Body.Close()
+		return nil, cli.Fail("asking the admin listener", fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text))), "")
+	}
+	return resp.Body, nil
+}

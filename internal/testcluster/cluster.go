@@ -1,0 +1,140 @@
+package testcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"lockstep/internal/wanlink"
+)
+
+// Options say what to start.
+type Options struct {
+	Binary      string        // the lockstep program; empty = this program itself
+	Dir         string        // parent of the data directory; empty = the system's
+	Keep        bool          // Close leaves the directory
+	RTT         time.Duration // of the link; 0 with NoLink
+	NoLink      bool          // the destination reaches the source directly
+	Overrides   []string      // settings of both brokers, NAME=VALUE
+	Source      []string      // settings of the source alone
+	Destination []string      // settings of the destination alone
+	LogLevel    string        // of both brokers; empty = info
+}
+
+// Cluster is a source, a destination and the link between them.
+type Cluster struct {
+	Source, Destination *Broker
+	Link                *wanlink.Link // nil with NoLink
+	SourceAddr          string        // where the destination finds the source
+	Dir                 string
+	keep                bool
+}
+
+// Start starts both brokers. What it has begun ends on an error.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	c := &Cluster{keep: o.Keep}
+	if err := c.start(ctx, o); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, o Options) error {
+	var err error
+	if c.Dir, err = os.MkdirTemp(o.Dir, "lockstep-"); err != nil {
+		return err
+	}
+	if o.Binary == "" {
+		if o.Binary, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	ports, err := freePorts(5)
+	if err != nil {
+		return err
+	}
+	wan := ports[1]
+	c.SourceAddr = wan
+	if !o.NoLink {
+		if c.Link, err = wanlink.Listen("127.0.0.1:0", wan, wanlink.Options{RTT: o.RTT}); err != nil {
+			return err
+		}
+		c.SourceAddr = c.Link.Addr()
+	}
+	c.Source = c.broker(o, "source", ports[0], ports[2], append([]string{
+		"listeners=CLIENT://" + ports[0] + ",WAN://" + wan,
+		"advertised.listeners=CLIENT://" + ports[0] + ",WAN://" + c.SourceAddr,
+		"listener.security.protocol.map=CLIENT:PLAINTEXT,WAN:PLAINTEXT",
+		"inter.broker.listener.name=CLIENT"}, o.Source...))
+	c.Destination = c.broker(o, "destination", ports[3], ports[4], append([]string{
+		"listeners=CLIENT://" + ports[3],
+		"listener.security.protocol.map=CLIENT:PLAINTEXT",
+		"inter.broker.listener.name=CLIENT"}, o.Destination...))
+	if err := c.Source.Start(ctx); err != nil {
+		return err
+	}
+	return c.Destination.Start(ctx)
+}
+
+func (c *Cluster) broker(o Options, name, addr, admin string, settings []string) *Broker {
+	b := &Broker{Name: name, Addr: addr, Admin: admin, binary: o.Binary,
+		Data: filepath.Join(c.Dir, name), Log: filepath.Join(c.Dir, name+".log")}
+	b.args = []string{"broker"}
+	if o.LogLevel != "" {
+		b.args = append(b.args, "--log-level", o.LogLevel)
+	}
+	all := append([]string{"log.dirs=" + b.Data, "lockstep.admin.listener=" + admin}, o.Overrides...)
+	for _, s := range append(all, settings...) {
+		b.args = append(b.args, "--override", s)
+	}
+	return b
+}
+
+// freePorts finds n addresses nobody listens on. Another program may take one
+// before its broker does: then the broker says so.
+func freePorts(n int) ([]string, error) {
+	addrs := make([]string, n)
+	for i := range addrs {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer ln.Close()
+		addrs[i] = ln.Addr().String()
+	}
+	return addrs, nil
+}
+
+// Close kills both brokers, closes the link and removes the directory.
+func (c *Cluster) Close() error {
+	for _, b := range []*Broker{c.Source, c.Destination} {
+		if b != nil {
+			b.Kill()
+		}
+	}
+	var errs []error
+	if c.Link != nil {
+		errs = append(errs, c.Link.Close())
+	}
+	if c.Dir != "" && !c.keep {
+		errs = append(errs, os.RemoveAll(c.Dir))
+	}
+	return errors.Join(errs...)
+}
+
+// Build makes the lockstep program in dir, with extra flags of go build such
+// as -race, and returns its path.
+func Build(ctx context.Context, dir string, flags ...string) (string, error) {
+	out := filepath.Join(dir, "lockstep")
+	args := append([]string{"build", "-o", out}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "lockstep/cmd/lockstep")...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build lockstep/cmd/lockstep: %w\n%s", err, text)
+	}
+	return out, nil
+}
