@@ -124,6 +124,16 @@ func (n *node) stop() {
 	n.cmd = nil
 }
 
+// crash is kill -9; start runs it again.
+func (n *node) crash() {
+	n.t.Helper()
+	if err := n.cmd.Process.Kill(); err != nil {
+		n.t.Fatal(err)
+	}
+	_ = n.cmd.Wait()
+	n.cmd = nil
+}
+
 func (n *node) kill() {
 	if n.cmd == nil {
 		return
@@ -228,8 +238,7 @@ func roundTrip(t *testing.T, seed uint64, engine string, reactors int) {
 	n.stop()
 	n.start()
 	consumeAll(ctx, t, n.addr, counts, seed)
-	n.cmd.Process.Kill() // and once more after a crash
-	_ = n.cmd.Wait()
+	n.crash() // and once more after a crash
 	n.start()
 	consumeAll(ctx, t, n.addr, counts, seed)
 }
