@@ -94,6 +94,13 @@ func (e *Engine) follow(p *Partition) {
 			e.background(jobGrow, func() { e.grow(p, g) })
 		}
 	}
+	e.keepFlushing(p)
+}
+
+// keepFlushing starts a flush if the topic reports what is durable and
+// something is not: after an append, and after a restart or a change of
+// flush.ack, when no append may come for long. [L]
+func (e *Engine) keepFlushing(p *Partition) {
 	if r := p.role.Load(); r.settings.Durable && !p.flushes && p.log.Durable() < p.log.End() {
 		e.startFlush(p)
 	}

@@ -164,6 +164,7 @@ func (e *Engine) applyPartition(p *Partition, t *meta.Topic, mp *meta.Partition,
 	p.setMirrors(t.Registrations)
 	report = p.setDownstream(t, mp, mirrored)
 	p.role.Store(r)
+	e.keepFlushing(p)
 	if old.leader && !r.leader {
 		p.trouble.Store(true)
 		return p.high.Interest() | p.end.Interest(), false

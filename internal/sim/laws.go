@@ -1,0 +1,261 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"lockstep/internal/meta"
+	"lockstep/internal/mirror"
+	"lockstep/internal/wire"
+	"lockstep/segment"
+)
+
+// model is what must be true.
+type model struct {
+	parts   []*part
+	applied uint64 // Engine.Applied before this event
+}
+
+// part is what is known of one partition from outside.
+type part struct {
+	topic string
+	id    [16]byte
+	index int32
+	at    map[int64]uint64 // offset → record, as anybody saw it
+	where map[uint64]int64 // and back
+	acked map[int64]bool   // offsets acknowledged to acks=all
+	gated int64            // the highest watermark the laws have agreed to
+	high  int64            // last seen, of this life
+	end   int64
+	life  int
+}
+
+// observe notes that a record lies at an offset, as told by an answer, a read
+// or the disk.
+//
+// PrefixEqualBelowWatermark: all who look at an offset see the same record.
+// OnceInTheLog: a record lies at one offset, however often it was sent.
+func (w *World) observe(p *part, offset int64, id uint64, by string) {
+	if old, known := p.at[offset]; known {
+		w.check(old == id, "PrefixEqualBelowWatermark", p.topic, p.index, " offset ", offset, ": record ", old, " before, now ", id, " by ", by)
+	}
+	if old, known := p.where[id]; known {
+		w.check(old == offset, "OnceInTheLog", p.topic, p.index, ": record ", id, " at ", old, " and at ", offset, " by ", by)
+	}
+	p.at[offset], p.where[id] = id, offset
+}
+
+// ids calls fn for each record of whole batches.
+func (w *World) ids(records []byte, fn func(offset int64, id uint64, epoch int32)) {
+	for b, rest, ok := wire.NextBatch(records); ok; b, rest, ok = wire.NextBatch(rest) {
+		w.check(b.CheckCRC(), "PrefixEqualBelowWatermark", "a batch at ", b.BaseOffset(), " has a wrong checksum")
+		for it := wire.Records(b.Payload()); it.Next(); {
+			r := it.Record()
+			w.check(len(r.Value) >= 8, "PrefixEqualBelowWatermark", "not a record of ours at ", b.BaseOffset())
+			fn(b.BaseOffset()+int64(r.OffsetDelta), binary.BigEndian.Uint64(r.Value), b.PartitionLeaderEpoch())
+		}
+	}
+}
+
+// laws are checked after every event.
+func (w *World) laws() {
+	n := w.src
+	for _, p := range w.model.parts {
+		st, ok := n.eng.Status(p.id, p.index)
+		if !ok {
+			continue
+		}
+		if p.life != n.life {
+			p.life, p.high, p.end = n.life, 0, 0
+		}
+		w.check(st.High >= p.high && st.High <= st.End, "MonotonicWatermark", p.topic, p.index, ": ", p.high, " then ", st.High, ", end ", st.End)
+		w.check(st.End >= p.end && st.Durable <= st.End, "MonotonicWatermark", p.topic, p.index, ": end ", p.end, " then ", st.End)
+		w.check(!st.DurableAck || st.High <= st.Durable, "MonotonicWatermark", p.topic, p.index, ": mark ", st.High, " above what is durable ", st.Durable)
+		p.high, p.end = st.High, st.End
+		if st.High > p.gated {
+			w.gate(p, st.High)
+			p.gated = st.High
+		}
+	}
+	for _, k := range n.kernels {
+		w.check(k.core.Pool().InUse() <= frameMemory, "LimitsHold", k.core.Pool().InUse(), " bytes of frames")
+	}
+	w.model.applied = n.eng.Applied()
+}
+
+// gate is AckedIsOnEveryRegisteredISR: the mark has risen to high, so every
+// mirror whose registration is in force has said, to this leadership and under
+// this registration, that its replicas hold everything below. In force is what
+// stands in each View from the one that every shard had finished to the newest.
+// ReleasedNeverGates is the other half, see settle.
+func (w *World) gate(p *part, high int64) {
+	n := w.src
+	epochs := map[int32]bool{}
+	for i := w.model.applied; i <= n.latest.Index(); i++ {
+		if t := n.history[i].TopicByID(p.id); t != nil {
+			epochs[t.Partitions[p.index].LeaderEpoch] = true
+		}
+	}
+	for _, reg := range w.inForce(p.id, w.model.applied) {
+		said := int64(0)
+		for _, m := range w.mirrors {
+			if m.name == reg.Mirror && m.cluster == reg.ClusterID {
+				for e := range epochs {
+					said = max(said, m.said[claim{p, reg.Epoch, e}])
+				}
+			}
+		}
+		w.check(said >= high, "AckedIsOnEveryRegisteredISR", p.topic, p.index, ": mark ", high, ", but mirror ", reg.Mirror, " (epoch ", reg.Epoch, ") has said ", said)
+	}
+}
+
+// inForce lists the registrations of a topic that gate in every View from an
+// index on.
+func (w *World) inForce(topic meta.UUID, from uint64) (out []meta.Registration) {
+	n := w.src
+	t := n.latest.TopicByID(topic)
+	if t == nil {
+		return nil
+	}
+	for _, reg := range t.Registrations {
+		if reg.Gates() && !w.missing(topic, reg, from) {
+			out = append(out, reg)
+		}
+	}
+	return out
+}
+
+func (w *World) missing(topic meta.UUID, reg mirror.Registration, from uint64) bool {
+	for i := from; i <= w.src.latest.Index(); i++ {
+		found := false
+		if t := w.src.history[i].TopicByID(topic); t != nil {
+			for _, r := range t.Registrations {
+				found = found || r.Gates() && r.Mirror == reg.Mirror && r.Epoch == reg.Epoch
+			}
+		}
+		if !found {
+			return true
+		}
+	}
+	return false
+}
+
+// everGated tells whether a mirror gated a topic in any View from an index on.
+func (w *World) everGated(topic meta.UUID, name string, from uint64) bool {
+	for i := from; i <= w.src.latest.Index(); i++ {
+		if t := w.src.history[i].TopicByID(topic); t != nil {
+			for _, r := range t.Registrations {
+				if r.Gates() && r.Mirror == name {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// acked is told of each record that acks=all has acknowledged.
+func (w *World) acked(p *part, offset int64) {
+	st, _ := w.src.eng.Status(p.id, p.index)
+	w.check(st.High > offset, "AckedIsOnEveryRegisteredISR", p.topic, p.index, ": ", offset, " acknowledged with the mark at ", st.High)
+	p.acked[offset] = true
+}
+
+// read is told of each range that a reader without a right to more has read.
+// NoReadAboveWatermark.
+func (w *World) read(p *part, next, told int64) {
+	st, _ := w.src.eng.Status(p.id, p.index)
+	w.check(told <= st.High, "NoReadAboveWatermark", p.topic, p.index, ": told ", told, ", the mark is ", st.High)
+	w.check(next <= told, "NoReadAboveWatermark", p.topic, p.index, ": read up to ", next, " with the mark at ", told)
+}
+
+// audit reads a disk as the next process would find it. AckedSurvives: what
+// acks=all has acknowledged is there, when keep promises it. Without the promise
+// the model forgets what is gone. It tells whether anything is.
+func (w *World) audit(disk *segment.MemFS, keep bool) (lost bool) {
+	copyOf := disk.Crash(func(_ string, n int64) int64 { return n })
+	dir, err := segment.OpenDir(copyOf, "/d", segment.DirOptions{ClusterID: w.src.name, NodeID: 1})
+	w.must(err)
+	for _, p := range w.model.parts {
+		l, _, err := dir.OpenLog(segment.LogID{Topic: p.topic, Partition: p.index, TopicID: p.id}, w.src.settings(nil).Segment, w.wall())
+		w.check(err == nil, "AckedSurvives", p.topic, p.index, ": recovery: ", err)
+		end := l.Start()
+		for end < l.End() {
+			s, err := l.Read(end, 1<<20, l.End(), true)
+			w.check(err == nil && len(s.Bytes) > 0, "AckedSurvives", p.topic, p.index, ": cannot read at ", end, ": ", err)
+			w.ids(s.Bytes, func(offset int64, id uint64, _ int32) {
+				if offset < end {
+					return
+				}
+				w.observe(p, offset, id, "the disk")
+			})
+			end = s.Next
+			s.Release()
+		}
+		for offset := range p.acked {
+			w.check(offset < end || !keep, "AckedSurvives", p.topic, p.index, ": ", offset, " was acknowledged, the log ends at ", end)
+		}
+		lost = p.forget(end) || lost
+		l.Close()
+	}
+	w.must(dir.Close())
+	return lost
+}
+
+// forget drops what lay at or above end and is gone.
+func (p *part) forget(end int64) (lost bool) {
+	for offset, id := range p.at {
+		if offset >= end {
+			delete(p.at, offset)
+			delete(p.where, id)
+			delete(p.acked, offset)
+			lost = true
+		}
+	}
+	p.gated = min(p.gated, end)
+	return lost
+}
+
+// caughtUp is ReleasedNeverGates: with all mirrors released the mark reaches
+// the log end.
+func (w *World) caughtUp() bool {
+	for _, p := range w.model.parts {
+		if st, ok := w.src.eng.Status(p.id, p.index); !ok || st.High != st.End {
+			return false
+		}
+	}
+	return true
+}
+
+// where tells where every partition's marks stand.
+func (w *World) where() (s string) {
+	for _, p := range w.model.parts {
+		st, ok := w.src.eng.Status(p.id, p.index)
+		s += fmt.Sprintf(" %s-%d %v high %d end %d durable %d %s leader %v;", p.topic, p.index, ok, st.High, st.End, st.Durable, st.Frozen, st.Leader)
+	}
+	return s
+}
+
+// nothingLeaks: with all connections gone nothing is held for them.
+func (w *World) nothingLeaks() {
+	for i, k := range w.src.kernels {
+		w.check(k.core.Pool().InUse() == 0, "NothingLeaks", "shard ", i, " holds ", k.core.Pool().InUse(), " bytes of frames")
+		w.check(k.core.AnswerBytes() == 0, "NothingLeaks", "shard ", i, " holds ", k.core.AnswerBytes(), " bytes of answers")
+		w.check(len(k.ops) <= 1, "NothingLeaks", "shard ", i, " has ", len(k.ops), " operations in flight")
+	}
+	w.check(w.src.eng.Metrics().Connections == 0, "NothingLeaks", w.src.eng.Metrics().Connections, " connections")
+}
+
+// stack is where a law was found broken, without the machinery.
+func stack() string {
+	lines := strings.Split(string(debug.Stack()), "\n")
+	var out []string
+	for _, l := range lines {
+		if i := strings.Index(l, "lockstep/"); strings.HasPrefix(l, "\t") && i >= 0 || strings.HasPrefix(l, "\t") && strings.Contains(l, "/dataplane/") {
+			out = append(out, strings.TrimSpace(l[strings.LastIndex(l, "/")+1:]))
+		}
+	}
+	return strings.Join(out[:min(len(out), 14)], " < ")
+}

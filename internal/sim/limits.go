@@ -1,0 +1,17 @@
+package sim
+
+// Every bound of the package. Times are nanoseconds unless the name says
+// otherwise.
+const (
+	socketBytes   = 64 << 10 // a socket takes so much before its reader must read
+	traceLines    = 50
+	segmentBytes  = 48 << 10
+	messageBytes  = 24 << 10
+	frameMemory   = 1 << 20
+	requestBytes  = 64 << 10
+	jobsPending   = 10_000
+	settleTurns   = 200_000
+	patience      = int64(120e9) // every request is answered within it once faults are over
+	produceWaitMS = 2000
+	partitions    = 2 // of each topic
+)

@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"lockstep/internal/msg"
+	"lockstep/segment"
+)
+
+// build makes the cluster, its topics and everybody who uses them.
+func (w *World) build() {
+	n := newNode(w, "src", 9092)
+	w.src, w.model = n, &model{}
+	n.start()
+	for i := range 2 {
+		id := [16]byte{0xaa, byte(i + 1)}
+		t := msg.CreateTopicsCommandNewTopic{Name: fmt.Sprintf("t%d", i), TopicId: id}
+		for p := range partitions {
+			t.Assignments = append(t.Assignments, msg.CreateTopicsCommandAssignment{Replicas: []int32{1}})
+			w.model.parts = append(w.model.parts, &part{topic: t.Name, id: id, index: int32(p), at: map[int64]uint64{},
+				where: map[uint64]int64{}, acked: map[int64]bool{}})
+		}
+		res := n.apply(&msg.CreateTopicsCommand{Topics: []msg.CreateTopicsCommandNewTopic{t}})
+		w.check(res.ErrorCode == 0 && res.Items[0].ErrorCode == 0, "TheWorldWorks", "create: ", res)
+	}
+	n.publish()
+	w.people()
+}
+
+func (w *World) people() {
+	at := func() *part { return w.model.parts[w.rnd.IntN(len(w.model.parts))] }
+	for range 7 {
+		c := &producer{link: link{w: w}, p: at(), acks: []int16{-1, -1, -1, 1, 0}[w.rnd.IntN(5)],
+			version: []int16{3, 7, 9, 12, 13, 14}[w.rnd.IntN(6)], pid: -1, max: 1 + w.rnd.IntN(5)}
+		if c.acks != 0 && w.rnd.IntN(3) > 0 {
+			c.pid = w.nextPID
+			w.nextPID++
+		}
+		if c.acks == 0 {
+			c.max = 1
+		}
+		w.clients = append(w.clients, c)
+	}
+	for _, p := range w.model.parts {
+		w.clients = append(w.clients, &consumer{link: link{w: w}, p: p, version: []int16{4, 7, 11, 12, 13, 18, 20}[w.rnd.IntN(7)]})
+	}
+	w.clients = append(w.clients, &talker{link: link{w: w}, p: at()})
+	for i := range w.cfg.Mirrors {
+		m := &mirrorModel{w: w, name: fmt.Sprintf("m%d", i), cluster: fmt.Sprintf("dst%d", i), data: link{w: w}, report: link{w: w}, said: map[claim]int64{}}
+		for _, p := range w.model.parts {
+			m.parts = append(m.parts, &copyOf{p: p, joined: true, aligned: -1, lastEpoch: -1, minISR: 1 + int32(w.rnd.IntN(8))/7})
+		}
+		w.mirrors = append(w.mirrors, m)
+		w.clients = append(w.clients, m, m, m)
+	}
+}
+
+// operate is an operator's or a controller's command.
+func (w *World) operate() {
+	p := w.model.parts[w.rnd.IntN(len(w.model.parts))]
+	if x := w.rnd.IntN(10); x < 3 || len(w.mirrors) == 0 {
+		epoch := w.src.latest.TopicByID(p.id).Partitions[p.index].LeaderEpoch
+		w.src.apply(&msg.BumpLeaderEpochsCommand{Partitions: []msg.BumpLeaderEpochsCommandPartition{{TopicId: p.id, Partition: p.index, MinLeaderEpoch: epoch}}})
+		return
+	}
+	m := w.mirrors[w.rnd.IntN(len(w.mirrors))]
+	switch x := w.rnd.IntN(10); {
+	case x < 6:
+		res := w.src.apply(&msg.RegisterSyncCommand{Fence: -1, Mirror: m.name, ClusterId: m.cluster,
+			Topics: []msg.RegisterSyncCommandTopic{{TopicId: p.id, Recovery: true, ReleaseNumber: -1}}})
+		w.check(res.ErrorCode == 0 && res.Items[0].ErrorCode == 0, "TheWorldWorks", "register: ", res.ErrorCode, res.Items)
+	case x < 8:
+		w.src.apply(&msg.UnregisterSyncCommand{Mirror: m.name, ClusterId: m.cluster, Topics: []msg.UnregisterSyncCommandTopic{{TopicId: p.id, Epoch: -1}}})
+	default:
+		w.src.apply(&msg.ReleaseSyncCommand{Mirror: m.name, TopicIds: [][16]byte{p.id}})
+	}
+}
+
+func (w *World) releaseAll() {
+	for _, m := range w.mirrors {
+		w.src.apply(&msg.ReleaseSyncCommand{Mirror: m.name})
+	}
+}
+
+var errFault = errors.New("input/output error")
+
+// fault is what the world does to a broker.
+func (w *World) fault() {
+	n := w.src
+	if n.broken && w.rnd.IntN(4) > 0 {
+		w.restart(w.rnd.IntN(2) == 0)
+		return
+	}
+	switch x := w.rnd.IntN(100); {
+	case x < 45:
+		for _, e := range n.fds { // any one; the map's order must not matter
+			e = w.lowest(n)
+			w.note("a connection is reset")
+			e.reset()
+			break
+		}
+	case x < 60:
+		n.disk.SetShort(func(size int) int { return w.some(size) })
+	case x < 80:
+		w.note("the disk is full for a while")
+		left := 1 + w.rnd.IntN(6)
+		n.disk.SetFault(func(op, name string) error {
+			if op == "allocate" && left > 0 {
+				left--
+				return segment.ErrNoSpace
+			}
+			return nil
+		})
+	case x < 88:
+		w.breakDisk()
+	default:
+		w.restart(w.rnd.IntN(2) == 0)
+	}
+}
+
+// lowest is the open connection of a random descriptor.
+func (w *World) lowest(n *node) *end {
+	for fd := int32(3 + w.rnd.IntN(24)); ; fd = 3 + (fd-2)%24 {
+		if e := n.fds[fd]; e != nil {
+			return e
+		}
+	}
+}
+
+// breakDisk lets one write or flush of a log fail.
+func (w *World) breakDisk() {
+	n := w.src
+	what := []string{"pwritev", "datasync"}[w.rnd.IntN(2)]
+	w.note("the next %s fails", what)
+	n.disk.SetFault(func(op, name string) error {
+		if op == what && strings.HasSuffix(name, ".log") {
+			n.broken = true
+			return errFault
+		}
+		return nil
+	})
+}
+
+// restart ends a life and begins the next.
+func (w *World) restart(power bool) {
+	w.note("crash, power lost: %v", power)
+	w.src.crash(power)
+	lost := w.audit(w.src.disk, !power || w.cfg.Durable)
+	for _, c := range w.clients {
+		c.cut(lost)
+	}
+	w.src.start()
+	w.model.applied = 0
+}

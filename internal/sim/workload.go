@@ -1,0 +1,308 @@
+package sim
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"lockstep/internal/wire"
+)
+
+// batch is what a producer sends until it is answered well.
+type batch struct {
+	ids     []uint64
+	seq     int32
+	bytes   []byte
+	retry   bool // sent before: new ones wait, or it could leave the broker's window
+	offline bool // the directory was known dead when it was sent
+}
+
+// producer writes to one partition. With a producer id it resends until it
+// succeeds; without, it sends each record once.
+type producer struct {
+	link
+	p       *part
+	acks    int16
+	version int16
+	pid     int64 // -1 plain
+	seq     int32
+	max     int // in flight
+	flight  []*batch
+	again   []*batch
+	failed  bool // a batch of this round has failed: wait for the rest of it
+	first   bool // the next answer is to the first batch of a round
+}
+
+func (c *producer) owed() int { return len(c.flight) + len(c.again) }
+
+func (c *producer) cut(lost bool) {
+	c.drop()
+	c.retreat()
+	if lost && c.pid >= 0 {
+		// Records are gone, and with them the sequence: begin as a new producer.
+		c.again = nil
+		c.pid, c.seq = c.w.nextPID, 0
+		c.w.nextPID++
+	}
+}
+
+func (c *producer) quit() { c.drop() }
+
+// retreat gives up a connection's batches, or keeps them for the next.
+func (c *producer) retreat() {
+	if c.pid >= 0 {
+		c.again = append(c.again, c.flight...)
+		slices.SortFunc(c.again, func(a, b *batch) int { return int(a.seq - b.seq) })
+	}
+	c.flight, c.failed, c.first = nil, false, true
+}
+
+func (c *producer) act() bool {
+	if !c.up() {
+		if c.w.calm && len(c.again) == 0 {
+			return false
+		}
+		c.open()
+		c.first = true
+		return true
+	}
+	moved := c.pump()
+	if a, body, ok := c.next(); ok {
+		c.answered(a, body)
+		return true
+	}
+	if c.dead() {
+		c.drop()
+		c.retreat()
+		return true
+	}
+	if c.failed && len(c.flight) == 0 {
+		c.retreat()
+	}
+	if c.failed || len(c.flight) >= c.max || len(c.out) > 0 {
+		return moved
+	}
+	if len(c.again) > 0 {
+		b := c.again[0]
+		c.again = c.again[1:]
+		b.retry = true
+		c.produce(b)
+		return true
+	}
+	if c.w.calm || slices.ContainsFunc(c.flight, func(b *batch) bool { return b.retry }) || c.w.rnd.IntN(3) == 0 {
+		return moved
+	}
+	c.produce(c.batch())
+	return true
+}
+
+// batch makes new records.
+func (c *producer) batch() *batch {
+	w := c.w
+	b := &batch{seq: c.seq}
+	var recs []wire.Record
+	for range 1 + w.rnd.IntN(3) {
+		w.nextID++
+		size := 8 + w.rnd.IntN(200)
+		if w.rnd.IntN(20) == 0 {
+			size = 8 + w.rnd.IntN(messageBytes/4)
+		}
+		v := make([]byte, size)
+		binary.BigEndian.PutUint64(v, w.nextID)
+		b.ids = append(b.ids, w.nextID)
+		recs = append(recs, wire.Record{Value: v})
+	}
+	params := wire.PlainParams(w.wall())
+	if c.pid >= 0 {
+		params.ProducerID, params.ProducerEpoch, params.BaseSequence = c.pid, 0, c.seq
+		c.seq += int32(len(recs))
+	}
+	b.bytes = wire.BuildBatch(nil, params, recs...)
+	return b
+}
+
+func (c *producer) produce(b *batch) {
+	st, _ := c.w.src.eng.Status(c.p.id, c.p.index)
+	b.offline = st.Offline
+	params := wire.ProduceParams{Acks: c.acks, TimeoutMs: produceWaitMS, Topic: c.p.topic, TopicID: c.p.id, Partition: c.p.index}
+	c.send(wire.KeyProduce, c.version, c.acks != 0, func(o []byte) []byte {
+		return wire.AppendProduceRequest(o, c.version, &params, b.bytes)
+	})
+	if c.acks != 0 {
+		c.flight = append(c.flight, b)
+	}
+}
+
+func (c *producer) answered(a asked, body []byte) {
+	w := c.w
+	b := c.flight[0]
+	c.flight = c.flight[1:]
+	var res wire.ProduceResponse
+	err := res.Parse(a.version, body)
+	it := res.Iter()
+	w.check(err == nil && it.Next() && it.Partition == c.p.index, "AnswersInOrder", "produce answer: ", err)
+	first := c.first
+	c.first = false
+	w.note("%s-%d acks=%d pid=%d seq=%d: %s base %d", c.p.topic, c.p.index, c.acks, c.pid, b.seq, it.Err.Name(), it.BaseOffset)
+	switch {
+	case it.Err == wire.ErrNone:
+		w.check(!b.offline, "FailedDirIsDead", c.p.topic, c.p.index, ": produce answered well")
+		for i, id := range b.ids {
+			w.observe(c.p, it.BaseOffset+int64(i), id, "an acknowledgement")
+			if c.acks == -1 {
+				w.acked(c.p, it.BaseOffset+int64(i))
+			}
+		}
+	case c.pid < 0:
+	case it.Err == wire.ErrOutOfOrderSequenceNumber && first && !c.failed:
+		w.check(false, "OnceInTheLog", c.p.topic, c.p.index, ": producer ", c.pid, " is refused its next sequence ", b.seq)
+	default:
+		c.failed = true
+		c.again = append(c.again, b)
+	}
+}
+
+// consumer reads one partition from its beginning to the mark.
+type consumer struct {
+	link
+	p       *part
+	version int16
+	at      int64
+	offline bool
+}
+
+func (c *consumer) owed() int { return len(c.wait) }
+
+func (c *consumer) cut(lost bool) {
+	c.drop()
+	if lost {
+		c.at = 0
+	}
+}
+func (c *consumer) quit() { c.drop() }
+
+func (c *consumer) act() bool {
+	if !c.up() {
+		if c.w.calm {
+			return false
+		}
+		c.open()
+		return true
+	}
+	moved := c.pump()
+	if a, body, ok := c.next(); ok {
+		c.answered(a, body)
+		return true
+	}
+	if c.dead() {
+		c.drop()
+		return true
+	}
+	if len(c.wait) > 0 || c.w.calm || len(c.out) > 0 {
+		return moved
+	}
+	st, _ := c.w.src.eng.Status(c.p.id, c.p.index)
+	c.offline = st.Offline
+	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, MaxWaitMs: int32(c.w.rnd.IntN(800)), MinBytes: int32(c.w.rnd.IntN(3000)),
+		MaxBytes: 1 << 20, SessionEpoch: -1}
+	t := wire.FetchTarget{Topic: c.p.topic, TopicID: c.p.id, Partition: c.p.index, CurrentLeaderEpoch: -1, FetchOffset: c.at,
+		LastFetchedEpoch: -1, LogStartOffset: -1, MaxBytes: int32(100 + c.w.rnd.IntN(60_000)), HighWatermark: -1}
+	c.send(wire.KeyFetch, c.version, true, func(o []byte) []byte {
+		return wire.AppendFetchRequest(o, c.version, &params, []wire.FetchTarget{t}, nil)
+	})
+	return true
+}
+
+func (c *consumer) answered(a asked, body []byte) {
+	w := c.w
+	var res wire.FetchResponse
+	err := res.Parse(a.version, body)
+	it := res.Partitions()
+	w.check(err == nil && it.Next(), "AnswersInOrder", "fetch answer: ", err)
+	if it.Err != wire.ErrNone {
+		// A new leadership may know a lower mark, never a shorter log.
+		w.check(it.Err == wire.ErrNotLeaderOrFollower || it.Err == wire.ErrKafkaStorageError, "PrefixEqualBelowWatermark",
+			c.p.topic, c.p.index, ": read at ", c.at, ": ", it.Err.Name())
+		return
+	}
+	w.check(!c.offline, "FailedDirIsDead", c.p.topic, c.p.index, ": fetch answered well")
+	next := c.at
+	w.ids(it.Records, func(offset int64, id uint64, _ int32) {
+		w.observe(c.p, offset, id, "a consumer")
+		if offset >= c.at {
+			w.check(offset == next, "PrefixEqualBelowWatermark", c.p.topic, c.p.index, ": a gap, ", next, " then ", offset)
+			next = offset + 1
+		}
+	})
+	if next > c.at {
+		w.read(c.p, next, it.HighWatermark)
+	}
+	c.at = next
+}
+
+// talker asks small things of every kind on one connection without waiting, and
+// now and then says something that no server can read.
+type talker struct {
+	link
+	p   *part
+	bad bool
+}
+
+func (c *talker) owed() int { return len(c.wait) }
+func (c *talker) cut(bool)  { c.drop(); c.bad = false }
+func (c *talker) quit()     { c.drop() }
+
+func (c *talker) act() bool {
+	if !c.up() {
+		if c.w.calm {
+			return false
+		}
+		c.open()
+		c.bad = false
+		return true
+	}
+	moved := c.pump()
+	if a, body, ok := c.next(); ok {
+		if a.key == wire.KeyMetadata {
+			c.w.check(len(body) == 2, "AnswersInOrder", "not the cold answer: ", len(body), " bytes")
+		}
+		return true
+	}
+	if c.dead() {
+		c.drop()
+		return true
+	}
+	if c.w.calm && c.bad {
+		c.drop() // owed nothing after what it said
+		return true
+	}
+	if c.w.calm || c.bad || len(c.wait) > 20 {
+		return moved
+	}
+	c.say()
+	return true
+}
+
+func (c *talker) say() {
+	switch x := c.w.rnd.IntN(100); {
+	case x < 30:
+		c.send(wire.KeyApiVersions, int16(c.w.rnd.IntN(3)), true, func(b []byte) []byte { return b })
+	case x < 60:
+		c.send(wire.KeyMetadata, 4, true, func(b []byte) []byte { return wire.AppendInt32(b, -1) })
+	case x < 95:
+		at := []int64{-1, -2, -3, c.w.wall() - 1000}[c.w.rnd.IntN(4)]
+		c.send(wire.KeyListOffsets, 1, true, func(b []byte) []byte {
+			b = wire.AppendInt32(b, -1)
+			b = wire.AppendInt32(b, 1)
+			b = wire.AppendString(b, c.p.topic, false)
+			b = wire.AppendInt32(b, 1)
+			b = wire.AppendInt32(b, c.p.index)
+			return wire.AppendInt64(b, at)
+		})
+	case x < 97:
+		c.bad = true
+		c.out = append(c.out, 0x7f, 0xff, 0xff, 0xff, 1, 2, 3)
+	default:
+		c.bad = true
+		c.send(999, 0, true, func(b []byte) []byte { return b })
+	}
+}

@@ -1,0 +1,235 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"syscall"
+
+	"lockstep/internal/invariant"
+)
+
+// Config is the shape of a world; Pick draws one from a seed.
+type Config struct {
+	Reactors int
+	Durable  bool // flush.ack
+	Mirrors  int
+	Faults   bool // disk, network, crashes
+	Events   int
+}
+
+// Pick draws a shape.
+func Pick(seed uint64) Config {
+	r := rand.New(rand.NewPCG(seed, 7))
+	return Config{Reactors: []int{1, 3}[r.IntN(2)], Durable: r.IntN(3) == 0, Mirrors: r.IntN(3), Faults: r.IntN(3) > 0, Events: 4000}
+}
+
+// World is everything there is, and the order in which it happens.
+type World struct {
+	Seed    uint64
+	cfg     Config
+	rnd     *rand.Rand
+	mono    int64
+	src     *node
+	clients []client
+	mirrors []*mirrorModel
+	model   *model
+	trace   []string
+	events  int
+	nextPID int64
+	nextID  uint64
+	calm    bool // no more faults: the run is coming to its end
+}
+
+// client is someone who speaks to a node. act does one small thing, or returns
+// false when there is nothing to do.
+type client interface {
+	act() bool
+	// owed is how many answers it waits for.
+	owed() int
+	// cut forgets its connections: the broker died. lost tells that records
+	// which were acknowledged may be gone.
+	cut(lost bool)
+	// quit closes its connections.
+	quit()
+}
+
+// Mono implements dataplane.Clock.
+func (w *World) Mono() int64 { return w.mono }
+
+// Wall implements dataplane.Clock.
+func (w *World) Wall() int64 { return w.wall() }
+
+func (w *World) wall() int64 { return 1_700_000_000_000 + w.mono/1e6 }
+
+// check is where a law is enforced.
+func (w *World) check(ok bool, law string, args ...any) {
+	if !ok {
+		invariant.Check(false, law, args...)
+	}
+}
+
+func (w *World) must(err error) { w.check(err == nil, "TheWorldWorks", err) }
+
+// some is a count from 1 to n, often n.
+func (w *World) some(n int) int {
+	if n <= 1 || w.rnd.IntN(3) > 0 {
+		return n
+	}
+	return 1 + w.rnd.IntN(n)
+}
+
+func (w *World) note(format string, args ...any) {
+	if len(w.trace) >= 2*traceLines {
+		w.trace = append(w.trace[:0], w.trace[len(w.trace)-traceLines:]...)
+	}
+	w.trace = append(w.trace, fmt.Sprintf("%12.6f ", float64(w.mono)/1e9)+fmt.Sprintf(format, args...))
+}
+
+// Trace is the last events.
+func (w *World) Trace() string { return strings.Join(w.trace[max(0, len(w.trace)-traceLines):], "\n") }
+
+// Run plays a world to its end. An error names the law that was broken.
+func Run(seed uint64, cfg Config) (w *World, err error) {
+	w = &World{Seed: seed, cfg: cfg, rnd: rand.New(rand.NewPCG(seed, 0)), mono: 1e9, nextPID: 1000}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("seed %d, %+v, event %d: %v\n%s\n%s", seed, cfg, w.events, r, stack(), w.Trace())
+		}
+	}()
+	w.build()
+	for w.events = 0; w.events < cfg.Events; w.events++ {
+		w.event()
+		w.laws()
+	}
+	w.settle()
+	return w, nil
+}
+
+// event lets one thing happen.
+func (w *World) event() {
+	switch x := w.rnd.IntN(1000); {
+	case x < 500:
+		k := w.src.kernels[w.rnd.IntN(len(w.src.kernels))]
+		k.turn(false)
+	case x < 780:
+		w.clients[w.rnd.IntN(len(w.clients))].act()
+	case x < 850:
+		w.src.runJob()
+	case x < 870:
+		w.src.eng.RunCold()
+	case x < 900:
+		w.src.publish()
+	case x < 960:
+		w.mono += w.rnd.Int64N(3e6)
+	case x < 965:
+		w.mono += w.rnd.Int64N(3e9)
+	case x < 975:
+		w.operate()
+	case x < 985:
+		w.housekeep()
+	case w.cfg.Faults:
+		w.fault()
+	}
+}
+
+func (w *World) housekeep() {
+	switch w.rnd.IntN(3) {
+	case 0:
+		if w.src.dir.Failed() == nil {
+			_ = w.src.eng.Checkpoint() // a directory may fail meanwhile
+		}
+	case 1:
+		w.src.eng.FlushAll()
+	case 2:
+		w.src.eng.Retain()
+	}
+}
+
+// settle ends a run: faults are over, mirrors are released, and everything
+// that waits must be answered.
+func (w *World) settle() {
+	w.calm = true
+	w.note("faults are over")
+	w.src.disk.SetFault(nil)
+	w.src.disk.SetShort(nil)
+	if w.src.broken {
+		w.restart(false)
+	}
+	w.releaseAll()
+	w.src.publish()
+	deadline := w.mono + patience
+	for range settleTurns {
+		if !w.quietStep() && w.owed() == 0 && w.caughtUp() {
+			w.finish()
+			return
+		}
+		w.laws()
+		w.check(w.mono < deadline, "EveryRequestIsAnswered", w.owed(), " answers are owed;", w.where())
+	}
+	w.check(false, "EveryRequestIsAnswered", "no end in sight")
+}
+
+// quietStep lets everybody act once, and time pass when nobody can.
+func (w *World) quietStep() bool {
+	moved := false
+	for _, k := range w.src.kernels {
+		moved = k.turn(true) || moved
+	}
+	for w.src.runJob() || w.src.eng.RunCold() {
+		moved = true
+	}
+	for _, c := range w.clients {
+		for range 8 {
+			if !c.act() {
+				break
+			}
+			moved = true
+		}
+	}
+	if !moved {
+		w.mono += 50e6
+	}
+	return moved
+}
+
+func (w *World) owed() (n int) {
+	for _, c := range w.clients {
+		n += c.owed()
+	}
+	return n
+}
+
+// finish closes every connection and looks at what is left behind.
+func (w *World) finish() {
+	for _, c := range w.clients {
+		c.quit()
+	}
+	for range 50 {
+		for _, k := range w.src.kernels {
+			k.turn(true)
+		}
+		for w.src.runJob() || w.src.eng.RunCold() {
+		}
+	}
+	w.nothingLeaks()
+	w.audit(w.src.disk, w.cfg.Durable)
+}
+
+// connect opens a connection from a node to whoever listens at addr.
+func (w *World) connect(n *node, addr netip.AddrPort) int32 {
+	if addr != w.src.addr || n == w.src {
+		return -int32(syscall.ECONNREFUSED)
+	}
+	a, b := pipe()
+	w.src.backlog = append(w.src.backlog, b)
+	return n.install(a)
+}
+
+// dial opens a client's connection.
+func (w *World) dial() *end {
+	a, b := pipe()
+	w.src.backlog = append(w.src.backlog, b)
+	return a
+}
