@@ -189,6 +189,10 @@ func (c *Core) appendPart(pk *produce, i int, p *Partition) (stalled bool) {
 // queuePart assigns offsets and queues the batch. [L]
 func (c *Core) queuePart(pk *produce, i int, p *Partition, r *role, b wire.Batch) (stalled bool) {
 	x := &pk.parts[i]
+	if p.log.Failed() { // before duplicates are looked for: a dead directory vouches for nothing
+		pk.fail(i, wire.ErrKafkaStorageError, "")
+		return false
+	}
 	if pk.acks == -1 && p.local.InSync < r.settings.MinISR {
 		pk.fail(i, wire.ErrNotEnoughReplicas, "")
 		return false
