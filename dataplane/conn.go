@@ -53,7 +53,7 @@ func (c *Core) lookup(token uint64) *conn {
 		return nil
 	}
 	cn := c.conns[slot]
-	if cn.gen != uint32(token>>32) || cn.closed {
+	if cn.gen != uint32(token>>32) {
 		return nil
 	}
 	return cn

@@ -8,6 +8,7 @@ import (
 
 	"lockstep/internal/meta"
 	"lockstep/internal/mirror"
+	"lockstep/internal/status"
 	"lockstep/internal/wire"
 	"lockstep/segment"
 )
@@ -75,7 +76,7 @@ func (w *World) laws() {
 		w.check(!st.DurableAck || st.High <= st.Durable, "MonotonicWatermark", p.topic, p.index, ": mark ", st.High, " above what is durable ", st.Durable)
 		p.high, p.end = st.High, st.End
 		if st.High > p.gated {
-			w.gate(p, st.High)
+			w.gate(p, st)
 			p.gated = st.High
 		}
 	}
@@ -90,8 +91,8 @@ func (w *World) laws() {
 // this registration, that its replicas hold everything below. In force is what
 // stands in each View from the one that every shard had finished to the newest.
 // ReleasedNeverGates is the other half, see settle.
-func (w *World) gate(p *part, high int64) {
-	n := w.src
+func (w *World) gate(p *part, st status.Partition) {
+	n, high := w.src, st.High
 	epochs := map[int32]bool{}
 	for i := w.model.applied; i <= n.latest.Index(); i++ {
 		if t := n.history[i].TopicByID(p.id); t != nil {
@@ -107,7 +108,8 @@ func (w *World) gate(p *part, high int64) {
 				}
 			}
 		}
-		w.check(said >= high, "AckedIsOnEveryRegisteredISR", p.topic, p.index, ": mark ", high, ", but mirror ", reg.Mirror, " (epoch ", reg.Epoch, ") has said ", said)
+		w.check(said >= high, "AckedIsOnEveryRegisteredISR", p.topic, p.index, ": mark ", high, ", but mirror ", reg.Mirror, " (epoch ", reg.Epoch, ") has said ", said,
+			"; applied ", w.model.applied, " of ", n.latest.Index(), ", the gate has ", st.Mirrors)
 	}
 }
 

@@ -20,7 +20,9 @@ type copyOf struct {
 	promised  int64 // highest min-ISR LEO it has put in a report
 	epoch     int32
 	sequence  int64
-	acked     int64
+	acked     int64 // highest sequence that was answered well, of reports under heard
+	heard     claim
+	begun     int64 // first sequence under heard
 	aligned   int32 // source epoch of the last accepted fetch, -1 none
 	source    int32 // source epoch it believes in
 	lastEpoch int32 // of its last batch
@@ -145,6 +147,9 @@ func (m *mirrorModel) honest(c *copyOf) (wire.Report, bool) {
 	}
 	c.promised = max(c.promised, c.low())
 	k := claim{c.p, reg, c.aligned}
+	if c.heard != k { // to a new registration or leadership all is new
+		c.heard, c.acked, c.begun = k, 0, c.sequence
+	}
 	m.said[k] = max(m.said[k], c.low())
 	return r, true
 }
@@ -231,7 +236,7 @@ func (m *mirrorModel) take(c *copyOf, it *wire.FetchResponseIter, epoch int32) {
 func (m *mirrorModel) answers(res *wire.FetchResponse) {
 	for it := res.Answers(); it.Next(); {
 		for _, c := range m.parts {
-			if c.p.id == it.TopicID && c.p.index == it.Partition && it.Err == wire.ErrNone && it.Sequence <= c.sequence {
+			if c.p.id == it.TopicID && c.p.index == it.Partition && it.Err == wire.ErrNone && it.Sequence <= c.sequence && it.Sequence >= c.begun {
 				c.acked = max(c.acked, it.Sequence)
 			}
 		}
@@ -279,7 +284,7 @@ func (m *mirrorModel) lie(c *copyOf) (r wire.Report, cluster string, ok bool) {
 		r.SourceLeaderEpoch = m.w.src.latest.TopicByID(c.p.id).Partitions[c.p.index].LeaderEpoch + 1000
 	case 3:
 		r.Sequence = c.acked // heard before
-		ok = c.acked > 0
+		ok = c.acked > 0 && c.heard == claim{c.p, r.RegistrationEpoch, c.aligned}
 		return r, cluster, ok
 	case 4:
 		r.ISR = nil

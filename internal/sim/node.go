@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"hash/fnv"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"strconv"
 
@@ -156,10 +158,13 @@ func (n *node) crash(power bool) {
 	}
 	n.disk.SetFault(nil)
 	n.disk.SetShort(nil)
-	n.disk = n.disk.Crash(func(_ string, size int64) int64 {
+	salt := n.w.rnd.Uint64()
+	n.disk = n.disk.Crash(func(name string, size int64) int64 {
 		if !power {
 			return size
 		}
-		return n.w.rnd.Int64N(size + 1)
+		h := fnv.New64a() // files come in any order, so each has its own chance
+		h.Write([]byte(name))
+		return rand.New(rand.NewPCG(salt, h.Sum64())).Int64N(size + 1)
 	})
 }

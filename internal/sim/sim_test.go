@@ -10,8 +10,9 @@ import (
 )
 
 var (
-	flagSeed = flag.Uint64("sim.seed", 0, "play this seed only; 0 = new ones")
-	flagTime = flag.Duration("sim.d", 0, "how long to play new seeds")
+	flagSeed  = flag.Uint64("sim.seed", 0, "play this seed only; 0 = new ones")
+	flagTrace = flag.Bool("sim.trace", false, "print all events of a failure, not the last ones")
+	flagTime  = flag.Duration("sim.d", 0, "how long to play new seeds")
 )
 
 // TestSim plays worlds until its time is over, or one seed:
@@ -56,7 +57,9 @@ func TestSim(t *testing.T) {
 
 func play(t *testing.T, seed uint64) {
 	t.Helper()
-	if _, err := Run(seed, Pick(seed)); err != nil {
+	cfg := Pick(seed)
+	cfg.Whole = *flagTrace
+	if _, err := Run(seed, cfg); err != nil {
 		t.Fatal(err)
 	}
 }

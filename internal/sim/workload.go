@@ -30,6 +30,9 @@ type producer struct {
 	again   []*batch
 	failed  bool // a batch of this round has failed: wait for the rest of it
 	first   bool // the next answer is to the first batch of a round
+	// known: the broker has our sequence. One that does not takes any first
+	// sequence, as Kafka does, so until then one batch at a time.
+	known bool
 }
 
 func (c *producer) owed() int { return len(c.flight) + len(c.again) }
@@ -53,7 +56,7 @@ func (c *producer) retreat() {
 		c.again = append(c.again, c.flight...)
 		slices.SortFunc(c.again, func(a, b *batch) int { return int(a.seq - b.seq) })
 	}
-	c.flight, c.failed, c.first = nil, false, true
+	c.flight, c.failed, c.first, c.known = nil, false, true, false
 }
 
 func (c *producer) act() bool {
@@ -78,7 +81,7 @@ func (c *producer) act() bool {
 	if c.failed && len(c.flight) == 0 {
 		c.retreat()
 	}
-	if c.failed || len(c.flight) >= c.max || len(c.out) > 0 {
+	if c.failed || len(c.flight) >= c.max || c.pid >= 0 && !c.known && len(c.flight) > 0 || len(c.out) > 0 {
 		return moved
 	}
 	if len(c.again) > 0 {
@@ -123,6 +126,7 @@ func (c *producer) batch() *batch {
 func (c *producer) produce(b *batch) {
 	st, _ := c.w.src.eng.Status(c.p.id, c.p.index)
 	b.offline = st.Offline
+	c.w.note("%s-%d acks=%d pid=%d seq=%d sent, again %v", c.p.topic, c.p.index, c.acks, c.pid, b.seq, b.retry)
 	params := wire.ProduceParams{Acks: c.acks, TimeoutMs: produceWaitMS, Topic: c.p.topic, TopicID: c.p.id, Partition: c.p.index}
 	c.send(wire.KeyProduce, c.version, c.acks != 0, func(o []byte) []byte {
 		return wire.AppendProduceRequest(o, c.version, &params, b.bytes)
@@ -145,6 +149,7 @@ func (c *producer) answered(a asked, body []byte) {
 	w.note("%s-%d acks=%d pid=%d seq=%d: %s base %d", c.p.topic, c.p.index, c.acks, c.pid, b.seq, it.Err.Name(), it.BaseOffset)
 	switch {
 	case it.Err == wire.ErrNone:
+		c.known = true
 		w.check(!b.offline, "FailedDirIsDead", c.p.topic, c.p.index, ": produce answered well")
 		for i, id := range b.ids {
 			w.observe(c.p, it.BaseOffset+int64(i), id, "an acknowledgement")

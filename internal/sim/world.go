@@ -17,6 +17,7 @@ type Config struct {
 	Mirrors  int
 	Faults   bool // disk, network, crashes
 	Events   int
+	Whole    bool // keep the whole trace
 }
 
 // Pick draws a shape.
@@ -81,14 +82,20 @@ func (w *World) some(n int) int {
 }
 
 func (w *World) note(format string, args ...any) {
-	if len(w.trace) >= 2*traceLines {
+	if len(w.trace) >= 2*traceLines && !w.cfg.Whole {
 		w.trace = append(w.trace[:0], w.trace[len(w.trace)-traceLines:]...)
 	}
 	w.trace = append(w.trace, fmt.Sprintf("%12.6f ", float64(w.mono)/1e9)+fmt.Sprintf(format, args...))
 }
 
 // Trace is the last events.
-func (w *World) Trace() string { return strings.Join(w.trace[max(0, len(w.trace)-traceLines):], "\n") }
+func (w *World) Trace() string {
+	from := max(0, len(w.trace)-traceLines)
+	if w.cfg.Whole {
+		from = 0
+	}
+	return strings.Join(w.trace[from:], "\n")
+}
 
 // Run plays a world to its end. An error names the law that was broken.
 func Run(seed uint64, cfg Config) (w *World, err error) {
