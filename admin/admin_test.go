@@ -90,6 +90,8 @@ func (b *fakeBroker) serve(conn net.Conn) {
 }
 
 func (b *fakeBroker) respond(h wire.Header, body []byte) []byte {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
 	out := wire.BeginResponse(nil, h.Key, h.Version, h.Correlation)
 	switch h.Key {
 	case wire.KeyApiVersions:
@@ -127,9 +129,7 @@ func (b *fakeBroker) respond(h wire.Header, body []byte) []byte {
 		b.c.t.Errorf("key %d: %v", h.Key, err)
 		return nil
 	}
-	b.c.mu.Lock()
 	b.c.asked = append(b.c.asked, req)
-	b.c.mu.Unlock()
 	resp, ok := b.answer(req)
 	if !ok {
 		return nil
@@ -150,8 +150,27 @@ func (c *fakeCluster) client() *Client {
 	return a
 }
 
-// all makes every broker answer the same way.
+// change changes what the brokers share with the test.
+func (c *fakeCluster) change(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+// requests are those of our own keys since the last call.
+func (c *fakeCluster) requests() []msg.Message {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.asked
+	c.asked = nil
+	return out
+}
+
+// all makes every broker answer the same way, and forgets what was asked.
 func (c *fakeCluster) all(answer func(req msg.Message) (msg.Message, bool)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = nil
 	for _, b := range c.brokers {
 		b.answer = answer
 	}
@@ -209,7 +228,6 @@ func TestVerbsReachTheBrokerAndBringItsAnswerBack(t *testing.T) {
 			&msg.ListClusterMirrorsResponse{Mirrors: []msg.ListClusterMirrorsResponseClusterMirror{{MirrorName: "m", SourceBootstrap: "b:1", SourceClusterId: "s", TopicCount: 2, TopicNames: []string{"x"}}}},
 			[]ListedMirror{{"m", "b:1", "s", 2, []string{"x"}}}, nil},
 	} {
-		c.asked = nil
 		c.all(func(msg.Message) (msg.Message, bool) { return x.answer, true })
 		got, err := x.call()
 		if !reflect.DeepEqual(err, x.err) {
@@ -218,8 +236,9 @@ func TestVerbsReachTheBrokerAndBringItsAnswerBack(t *testing.T) {
 		if !reflect.DeepEqual(got, x.want) {
 			t.Errorf("%s: got %+v, want %+v", x.name, got, x.want)
 		}
-		if len(c.asked) != 1 || string(c.asked[0].AppendTo(nil)) != string(x.asked.AppendTo(nil)) || reflect.TypeOf(c.asked[0]) != reflect.TypeOf(x.asked) {
-			t.Errorf("%s: the broker was asked %+v, want %+v", x.name, c.asked, x.asked)
+		asked := c.requests()
+		if len(asked) != 1 || string(asked[0].AppendTo(nil)) != string(x.asked.AppendTo(nil)) || reflect.TypeOf(asked[0]) != reflect.TypeOf(x.asked) {
+			t.Errorf("%s: the broker was asked %+v, want %+v", x.name, asked, x.asked)
 		}
 	}
 }
@@ -261,12 +280,12 @@ func TestProbeTellsWhatTheLeastBrokerCan(t *testing.T) {
 	if want := (Capabilities{"faraway", 20, 14, 1}); err != nil || got != want {
 		t.Fatalf("%+v %v, want %+v", got, err, want)
 	}
-	c.brokers[1].versions.Unstable = false // no sync keys, Fetch 18, Produce 13
+	c.change(func() { c.brokers[1].versions.Unstable = false }) // no sync keys, Fetch 18, Produce 13
 	got, err = c.client().Probe(context.Background())
 	if want := (Capabilities{"faraway", wire.StableFetchMax, wire.StableProduceMax, 0}); err != nil || got != want {
 		t.Fatalf("%+v %v, want %+v", got, err, want)
 	}
-	c.brokers[1].versions.Unstable, c.brokers[2].versions.Finalized = true, nil
+	c.change(func() { c.brokers[1].versions.Unstable, c.brokers[2].versions.Finalized = true, nil })
 	if got, err = c.client().Probe(context.Background()); err != nil || got.MirrorSync != 0 || got.FetchMax != 20 {
 		t.Fatalf("%+v %v: the feature is off on broker 3", got, err)
 	}
@@ -330,20 +349,22 @@ func TestDescribeMergesTheBrokers(t *testing.T) {
 	if !reflect.DeepEqual(d, want) {
 		t.Fatalf("got  %+v\nwant %+v", d, want)
 	}
-	for _, req := range c.asked {
+	asked := c.requests()
+	for _, req := range asked {
 		if q := req.(*msg.DescribeClusterMirrorsRequest); !slices.Equal(q.MirrorNames, []string{"m"}) {
 			t.Fatalf("asked for %v", q.MirrorNames)
 		}
 	}
-	if len(c.asked) != 3 {
-		t.Fatalf("%d brokers were asked", len(c.asked))
+	if len(asked) != 3 {
+		t.Fatalf("%d brokers were asked", len(asked))
 	}
 
-	c.brokers[1].answer = func(msg.Message) (msg.Message, bool) { return nil, false }
+	mute := func(msg.Message) (msg.Message, bool) { return nil, false }
+	c.change(func() { c.brokers[1].answer = mute })
 	if d, err = a.DescribeMirrors(context.Background(), "m"); err != nil || len(d.Silent) != 1 || d.Silent[2] == nil || len(d.Mirrors[0].Topics[0].Partitions) != 2 {
 		t.Fatalf("%+v %v: broker 2 says nothing", d, err)
 	}
-	c.all(c.brokers[1].answer)
+	c.all(mute)
 	if _, err = a.DescribeMirrors(context.Background(), "m"); err == nil {
 		t.Fatal("nobody answered and that was no error")
 	}
