@@ -170,6 +170,7 @@ func (e *Engine) applyPartition(p *Partition, t *meta.Topic, mp *meta.Partition,
 		return p.high.Interest() | p.end.Interest(), false
 	}
 	wake = p.regate(r)
+	e.follow(p) // what a crash left unflushed counts for a durable topic once it is flushed
 	if old.settings.Durable != settings.Durable || old.readOnly != r.readOnly {
 		wake |= p.high.Interest()
 	}
