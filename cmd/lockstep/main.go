@@ -65,7 +65,7 @@ func group(use, short, example string, subs ...*cobra.Command) *cobra.Command {
 // talk wraps the body of a command that needs a connection.
 func talk(o *cli.Options, f func(ctx context.Context, s *cli.Session, p *cli.Printer, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		s, err := o.Connect()
+		s, err := o.Connect(cmd.Context())
 		if err != nil {
 			return err
 		}

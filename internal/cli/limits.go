@@ -5,6 +5,8 @@ import "time"
 const (
 	// DefaultTimeout bounds one request, and with it the wait for a dead cluster.
 	DefaultTimeout = 30 * time.Second
+	// dialTimeout bounds one connection.
+	dialTimeout = 10 * time.Second
 	// probeTimeout bounds the look at a source before SYNC is asked for.
 	probeTimeout = 5 * time.Second
 	// pollEvery is the pause between two looks while waiting for a state.

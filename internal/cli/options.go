@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"lockstep/internal/kafkareq"
+	"lockstep/admin"
 )
 
 // Options are the flags of a command that talks to a cluster.
@@ -130,31 +130,36 @@ func ReadProperties(file string) (map[string]string, error) {
 
 // Session is a connection to a cluster.
 type Session struct {
-	Kafka     *kgo.Client
+	Mirrors   *admin.Client
 	Admin     *kadm.Client
 	Bootstrap []string
 	Timeout   time.Duration
 }
 
-// Connect makes a session; nothing is sent yet.
-func (o *Options) Connect() (*Session, error) {
+// Connect makes a session with a cluster that answers.
+func (o *Options) Connect(ctx context.Context) (*Session, error) {
 	c, err := o.resolve()
 	if err != nil {
 		return nil, err
 	}
-	return dial(c.bootstrap, c.id, c.timeout)
+	s, err := Dial(ctx, c.bootstrap, c.id, c.timeout)
+	if err != nil {
+		return nil, (&Session{Bootstrap: c.bootstrap}).Lost("no broker answers", err)
+	}
+	return s, nil
 }
 
-func dial(bootstrap []string, id string, timeout time.Duration) (*Session, error) {
-	opts := append(kafkareq.Options(), kgo.SeedBrokers(bootstrap...), kgo.ClientID(id),
-		kgo.RetryTimeout(timeout), kgo.RequestTimeoutOverhead(timeout), kgo.DialTimeout(min(timeout, 10*time.Second)))
-	cl, err := kgo.NewClient(opts...)
+// Dial makes a session from addresses, host:port each.
+func Dial(ctx context.Context, bootstrap []string, id string, timeout time.Duration) (*Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c, err := admin.New(ctx, admin.Config{Bootstrap: bootstrap, ClientID: id, Timeout: timeout,
+		Options: []kgo.Opt{kgo.RetryTimeout(timeout), kgo.DialTimeout(min(timeout, dialTimeout))}})
 	if err != nil {
-		return nil, Fail("connecting to "+strings.Join(bootstrap, ","), err, "check --bootstrap-server")
+		return nil, err
 	}
-	adm := kadm.NewClient(cl)
-	adm.SetTimeoutMillis(int32(timeout.Milliseconds()))
-	return &Session{Kafka: cl, Admin: adm, Bootstrap: bootstrap, Timeout: timeout}, nil
+	c.Kadm().SetTimeoutMillis(int32(timeout.Milliseconds()))
+	return &Session{Mirrors: c, Admin: c.Kadm(), Bootstrap: bootstrap, Timeout: timeout}, nil
 }
 
 // Within bounds a request by the session's timeout.
@@ -169,7 +174,7 @@ func (s *Session) Lost(what string, err error) error {
 }
 
 // Close ends the session.
-func (s *Session) Close() { s.Kafka.Close() }
+func (s *Session) Close() { s.Mirrors.Close() }
 
 // Topics lists the names of the cluster's topics that are not internal.
 func (s *Session) Topics(ctx context.Context) ([]string, error) {

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"lockstep/internal/cli"
+	"lockstep/internal/wire"
+)
+
+func clusterCommand(o *cli.Options) *cobra.Command {
+	return group("cluster", "Look at the cluster as a whole", "  lockstep cluster health", clusterStatus(o), clusterHealth(o))
+}
+
+// clusterState is what status and health are about.
+type clusterState struct {
+	ClusterID     string        `json:"clusterId"`
+	Controller    int32         `json:"controller"` // -1 = none
+	Brokers       []brokerState `json:"brokers"`
+	MirrorSync    int16         `json:"mirrorSyncVersion"`
+	Engine        string        `json:"engine"` // of the broker behind --admin-listener, empty = unknown
+	Topics        int           `json:"topics"`
+	Partitions    int           `json:"partitions"`
+	Leaderless    []string      `json:"leaderless"`
+	Offline       []string      `json:"offlineReplicas"`
+	UnderMinISR   []string      `json:"underMinIsr"`
+	UnderReplica  []string      `json:"underReplicated"`
+	FailedMirrors []string      `json:"failedMirrorPartitions"`
+	Healthy       bool          `json:"healthy"`
+	Reasons       []string      `json:"reasons"` // why not
+}
+
+type brokerState struct {
+	ID      int32  `json:"id"`
+	Host    string `json:"host"`
+	Port    int32  `json:"port"`
+	Rack    string `json:"rack"`
+	Answers bool   `json:"answers"`
+	Error   string `json:"error,omitempty"`
+	Fetch   int16  `json:"fetchMaxVersion"`
+	Produce int16  `json:"produceMaxVersion"`
+}
+
+// look asks the cluster for everything.
+func look(ctx context.Context, s *cli.Session, admin string) (*clusterState, error) {
+	ctx, cancel := s.Within(ctx)
+	defer cancel()
+	meta, err := s.Admin.Metadata(ctx)
+	if err != nil {
+		return nil, s.Lost("asking for the cluster's state", err)
+	}
+	c := &clusterState{ClusterID: meta.Cluster, Controller: meta.Controller, Engine: engineName(ctx, admin), Topics: len(meta.Topics)}
+	if err := c.brokers(ctx, s, meta); err != nil {
+		return nil, err
+	}
+	if err := c.partitions(ctx, s, meta.Topics); err != nil {
+		return nil, err
+	}
+	d, err := s.Mirrors.DescribeMirrors(ctx)
+	if err == nil { // a stock cluster has no mirrors to describe
+		for _, m := range d.Mirrors {
+			for _, t := range m.Topics {
+				for _, p := range t.Partitions {
+					if p.State == "FAILED" {
+						c.FailedMirrors = append(c.FailedMirrors, fmt.Sprintf("%s/%s-%d", m.Name, t.Topic, p.Partition))
+					}
+				}
+			}
+		}
+	}
+	c.judge()
+	return c, nil
+}
+
+func (c *clusterState) brokers(ctx context.Context, s *cli.Session, meta kadm.Metadata) error {
+	answers, err := s.Admin.ApiVersions(ctx)
+	if err != nil {
+		return s.Lost("asking the brokers", err)
+	}
+	for _, b := range meta.Brokers {
+		x := brokerState{ID: b.NodeID, Host: b.Host, Port: b.Port, Error: "it did not answer"}
+		if b.Rack != nil {
+			x.Rack = *b.Rack
+		}
+		if a, ok := answers[b.NodeID]; ok {
+			x.Answers, x.Error = a.Err == nil, ""
+			if a.Err != nil {
+				x.Error = a.Err.Error()
+			} else {
+				_, x.Fetch, _ = a.KeyVersions(wire.KeyFetch)
+				_, x.Produce, _ = a.KeyVersions(wire.KeyProduce)
+				for _, f := range a.Raw().FinalizedFeatures {
+					if f.Name == "mirror.sync.version" {
+						c.MirrorSync = f.MaxVersionLevel
+					}
+				}
+			}
+		}
+		c.Brokers = append(c.Brokers, x)
+	}
+	return nil
+}
+
+func (c *clusterState) partitions(ctx context.Context, s *cli.Session, topics kadm.TopicDetails) error {
+	if len(topics) == 0 {
+		return nil
+	}
+	configs, err := s.Admin.DescribeTopicConfigs(ctx, topics.Names()...)
+	if err != nil {
+		return s.Lost("asking for the topics' settings", err)
+	}
+	minISR := map[string]int{}
+	for _, r := range configs {
+		for _, k := range r.Configs {
+			if k.Key == "min.insync.replicas" {
+				minISR[r.Name], _ = strconv.Atoi(k.MaybeValue()) // validated by the broker
+			}
+		}
+	}
+	for _, t := range topics.Sorted() {
+		c.Partitions += len(t.Partitions)
+		for _, p := range t.Partitions.Sorted() {
+			name := fmt.Sprintf("%s-%d", t.Topic, p.Partition)
+			if p.Leader < 0 {
+				c.Leaderless = append(c.Leaderless, name)
+			}
+			if len(p.OfflineReplicas) > 0 {
+				c.Offline = append(c.Offline, name)
+			}
+			if len(p.ISR) < minISR[t.Topic] {
+				c.UnderMinISR = append(c.UnderMinISR, name)
+			}
+			if len(p.ISR) < len(p.Replicas) {
+				c.UnderReplica = append(c.UnderReplica, name)
+			}
+		}
+	}
+	return nil
+}
+
+// judge fills Healthy and Reasons. A partition with fewer replicas in sync
+// than it has is shown, and is no reason as long as its minimum is met.
+func (c *clusterState) judge() {
+	if c.Controller < 0 {
+		c.Reasons = append(c.Reasons, "no controller")
+	}
+	for _, b := range c.Brokers {
+		if !b.Answers {
+			c.Reasons = append(c.Reasons, fmt.Sprintf("broker %d does not answer: %s", b.ID, b.Error))
+		}
+	}
+	for _, x := range []struct {
+		what string
+		list []string
+	}{{"partitions without a leader", c.Leaderless}, {"partitions with offline replicas", c.Offline},
+		{"partitions under min.insync.replicas", c.UnderMinISR}, {"mirror partitions failed", c.FailedMirrors}} {
+		if len(x.list) > 0 {
+			c.Reasons = append(c.Reasons, fmt.Sprintf("%d %s: %s", len(x.list), x.what, short(x.list)))
+		}
+	}
+	c.Healthy = len(c.Reasons) == 0
+	for _, list := range []*[]string{&c.Leaderless, &c.Offline, &c.UnderMinISR, &c.UnderReplica, &c.FailedMirrors, &c.Reasons} {
+		if *list == nil {
+			*list = []string{}
+		}
+	}
+}
+
+// short names the first few of a list.
+func short(list []string) string {
+	const most = 5
+	if len(list) <= most {
+		return strings.Join(list, ", ")
+	}
+	return strings.Join(slices.Clone(list[:most]), ", ") + ", ..."
+}
+
+// engineName asks one broker's admin listener; empty if it does not answer.
+func engineName(ctx context.Context, addr string) string {
+	body, err := askAdmin(ctx, addr, "/metrics")
+	if err != nil {
+		return ""
+	}
+	defer body.Close()
+	page, err := io.ReadAll(body)
+	if err != nil {
+		return ""
+	}
+	_, rest, ok := strings.Cut(string(page), `lockstep_info{engine="`)
+	name, _, _ := strings.Cut(rest, `"`)
+	if !ok {
+		return ""
+	}
+	return name
+}
+
+func clusterStatus(o *cli.Options) *cobra.Command {
+	var admin string
+	cmd := &cobra.Command{Use: "status", Short: "Show brokers, controller, features, and what is not as it should be", Args: cobra.NoArgs,
+		Example: "  lockstep cluster status --json",
+		RunE: talk(o, func(ctx context.Context, s *cli.Session, p *cli.Printer, _ []string) error {
+			c, err := look(ctx, s, admin)
+			switch {
+			case err != nil:
+				return err
+			case p.JSON:
+				return p.Document(c)
+			}
+			p.Line("CLUSTER %s  CONTROLLER %s  ENGINE %s  mirror.sync.version %d  TOPICS %d  PARTITIONS %d", c.ClusterID, offset(int64(c.Controller)),
+				orDash(c.Engine), c.MirrorSync, c.Topics, c.Partitions)
+			var rows [][]string
+			for _, b := range c.Brokers {
+				state := "answers"
+				if !b.Answers {
+					state = b.Error
+				}
+				rows = append(rows, []string{num(b.ID), fmt.Sprintf("%s:%d", b.Host, b.Port), orDash(b.Rack), num(int32(b.Produce)), num(int32(b.Fetch)), state})
+			}
+			p.Table(cli.Columns("BROKER", "ADDRESS", "RACK", "PRODUCE", "FETCH", "STATE"), rows)
+			if len(c.UnderReplica) > 0 {
+				p.Line("%d partitions with fewer replicas in sync than they have: %s", len(c.UnderReplica), short(c.UnderReplica))
+			}
+			for _, r := range c.Reasons {
+				p.Line("%s", r)
+			}
+			return nil
+		})}
+	adminFlag(cmd, &admin)
+	return cmd
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func clusterHealth(o *cli.Options) *cobra.Command {
+	var admin string
+	cmd := &cobra.Command{Use: "health", Short: "Say whether all is well; exit 10 if not", Args: cobra.NoArgs,
+		Long: `Healthy means: there is a controller, every broker answers, every partition has a leader and
+its min.insync.replicas, no replica is offline, and no mirrored partition has failed.`,
+		Example: "  lockstep cluster health || echo 'look into it'",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := o.Connect(cmd.Context())
+			var c *clusterState
+			if err == nil {
+				defer s.Close()
+				c, err = look(cmd.Context(), s, admin)
+			}
+			if err != nil {
+				return unhealthy(err)
+			}
+			p := printer(cmd, o)
+			if p.JSON {
+				if err := p.Document(c); err != nil {
+					return err
+				}
+			}
+			if !c.Healthy {
+				return &cli.Error{What: "unhealthy", Why: errors.New(strings.Join(c.Reasons, "; ")), Code: cli.ExitUnhealthy}
+			}
+			p.Line("healthy: %d brokers, %d partitions", len(c.Brokers), c.Partitions)
+			return nil
+		}}
+	adminFlag(cmd, &admin)
+	return cmd
+}
+
+// unhealthy turns a failure to ask into the exit code of an unhealthy cluster;
+// a wrong call stays one.
+func unhealthy(err error) error {
+	var e *cli.Error
+	if errors.As(err, &e) && e.Code == cli.ExitUsage {
+		return err
+	}
+	return &cli.Error{What: "unhealthy", Why: err, Code: cli.ExitUnhealthy}
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"lockstep/internal/cli"
+	"lockstep/internal/testcluster"
+)
+
+// numbers lists 0 to n-1.
+func numbers(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// begin opens the producer and sends the first records one at a time.
+func (d *demo) begin(ctx context.Context) (*kgo.Client, []int, error) {
+	cl, err := demoProducer(d.c.Source.Addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := numbers(d.o.records)
+	if err := d.led.one(ctx, cl, all[:demoSingles]); err != nil {
+		cl.Close()
+		return nil, nil, err
+	}
+	d.step("one record in flight: acknowledged in %.2f ms (p50)", ms(d.led.singleP50()))
+	return cl, all[demoSingles:], nil
+}
+
+// loseSource is the main job: the source dies and the line is cut at half.
+func (d *demo) loseSource(ctx context.Context) error {
+	cl, list, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	stop := make(chan struct{})
+	killed := make(chan string, 1)
+	// Answers come in bursts a round trip apart; anywhere between two of them
+	// is a moment to die in.
+	wait := time.Duration(rand.New(rand.NewPCG(d.o.seed, 0)).Int64N(int64(d.o.rtt) + 1))
+	go func() {
+		select {
+		case <-d.led.half:
+			time.Sleep(wait)
+		case <-ctx.Done():
+		}
+		d.c.Source.Signal(syscall.SIGKILL)
+		d.c.Link.Cut()
+		killed <- fmt.Sprintf("source killed and line cut: %d acknowledged, %d in flight", d.led.ackedCount(), d.led.inFlight())
+		close(stop)
+	}()
+	err = d.led.produce(ctx, cl, list, stop, d.out)
+	text := <-killed
+	d.c.Source.Kill() // waits for its end
+	d.step("%s", text)
+	if !errors.Is(err, errCut) || ctx.Err() != nil {
+		return errors.Join(errors.New("the kill did not fall into the run"), err, ctx.Err())
+	}
+	_ = d.led.failure() // what was in flight has failed, as it should
+	if err := d.failOver(ctx); err != nil {
+		return err
+	}
+	return d.finish(ctx, d.c.Destination)
+}
+
+// failOver stops the mirror and waits for STOPPED.
+func (d *demo) failOver(ctx context.Context) error {
+	dst, m, err := d.session(ctx, d.c.Destination)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	all, err := cli.ParsePatterns(demoTopic)
+	if err != nil {
+		return err
+	}
+	if err := m.Stop(ctx, demoMirror, all, stopWait); err != nil {
+		return err
+	}
+	d.step("failed over: all %d partitions are STOPPED and writable at the destination", demoPartitions)
+	return nil
+}
+
+// finish writes what is not acknowledged to b and compares it all.
+func (d *demo) finish(ctx context.Context, b *testcluster.Broker) error {
+	rest := d.led.missing()
+	cl, err := demoProducer(b.Addr)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	before := d.led.ackedCount()
+	if err := d.led.produce(ctx, cl, rest, nil, d.out); err != nil {
+		return fmt.Errorf("writing the rest to the %s: %w", b.Name, err)
+	}
+	d.step("the other %d records are written to the %s; none of the %d acknowledged ones was sent again", len(rest), b.Name, before)
+	return d.compare(ctx, b)
+}
+
+// compare reads a cluster to its end and judges it.
+func (d *demo) compare(ctx context.Context, b *testcluster.Broker) error {
+	f, err := d.readBack(ctx, b)
+	if err != nil {
+		return fmt.Errorf("reading the %s: %w", b.Name, err)
+	}
+	d.found = append(d.found, f)
+	d.step("%s read to its end: %d records, %d duplicates of records that were in flight, lost %d, corrupted %d, out of order %d",
+		b.Name, f.records, f.duplicates, f.lost, f.corrupted, f.outOfOrder)
+	return nil
+}
+
+// loseNothing writes everything and compares both sides.
+func (d *demo) loseNothing(ctx context.Context) error {
+	cl, list, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	if err := d.led.produce(ctx, cl, list, nil, d.out); err != nil {
+		return err
+	}
+	d.step("all %d records are acknowledged", d.led.ackedCount())
+	return d.compareBoth(ctx)
+}
+
+// compareBoth waits for the destination to have everything and compares.
+func (d *demo) compareBoth(ctx context.Context) error {
+	if err := d.caughtUp(ctx); err != nil {
+		return err
+	}
+	if err := d.compare(ctx, d.c.Source); err != nil {
+		return err
+	}
+	return d.compare(ctx, d.c.Destination)
+}
+
+// caughtUp waits until both clusters show the same ends to consumers.
+func (d *demo) caughtUp(ctx context.Context) error {
+	src, _, err := d.session(ctx, d.c.Source)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, _, err := d.session(ctx, d.c.Destination)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	for {
+		want, err := ends(ctx, src)
+		if err != nil {
+			return err
+		}
+		got, err := ends(ctx, dst)
+		if err != nil {
+			return err
+		}
+		if want == got {
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("the destination shows ends %v, the source %v: %w", got, want, ctx.Err())
+		}
+	}
+}
+
+// ends are the ends of the partitions that a consumer sees.
+func ends(ctx context.Context, s *cli.Session) (out [demoPartitions]int64, err error) {
+	list, err := s.Admin.ListEndOffsets(ctx, demoTopic)
+	if err != nil {
+		return out, err
+	}
+	for i := range out {
+		o, ok := list.Lookup(demoTopic, int32(i))
+		if !ok || o.Err != nil {
+			return out, errors.Join(fmt.Errorf("no end offset of %s-%d", demoTopic, i), o.Err)
+		}
+		out[i] = o.Offset
+	}
+	return out, nil
+}
+
+// loseDestination kills the destination at half: acknowledgements must stop,
+// and go on when it is back and in step.
+func (d *demo) loseDestination(ctx context.Context) error {
+	cl, list, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	result := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { result <- d.led.produce(ctx, cl, list, nil, d.out) }()
+	select {
+	case <-d.led.half:
+	case err := <-result:
+		return errors.Join(errors.New("the kill did not fall into the run"), err)
+	}
+	err = d.outage(ctx)
+	if err != nil {
+		cancel()
+	}
+	if err := errors.Join(err, <-result); err != nil {
+		return err
+	}
+	d.step("all %d records are acknowledged", d.led.ackedCount())
+	return d.compareBoth(ctx)
+}
+
+func (d *demo) outage(ctx context.Context) error {
+	d.c.Destination.Kill()
+	time.Sleep(2 * d.o.rtt) // answers that were under way
+	before := d.led.ackedCount()
+	d.step("destination killed: %d acknowledged, %d in flight", before, d.led.inFlight())
+	if err := d.mustFail(ctx); err != nil {
+		return err
+	}
+	if n := d.led.ackedCount(); n != before {
+		return fmt.Errorf("%d records were acknowledged without the destination", n-before)
+	}
+	if err := d.c.Destination.Start(ctx); err != nil {
+		return err
+	}
+	dst, m, err := d.session(ctx, d.c.Destination)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	if err := m.Await(ctx, demoMirror, demoTopic, "SYNC"); err != nil {
+		return err
+	}
+	d.step("destination is back, SYNC in effect")
+	return nil
+}
+
+// mustFail sends one record that has to fail for want of the destination.
+func (d *demo) mustFail(ctx context.Context) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(d.c.Source.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite(),
+		kgo.RecordRetries(0), kgo.ProduceRequestTimeout(time.Second))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	r := d.led.record(0)
+	r.Key, r.Value = nil, []byte("a record that is never acknowledged")
+	err = cl.ProduceSync(ctx, r).FirstErr()
+	if err == nil {
+		return errors.New("a record was acknowledged without the destination")
+	}
+	d.step("a write now fails: %v", err)
+	return nil
+}
