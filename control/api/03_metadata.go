@@ -12,12 +12,14 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"lockstep/internal/config"
 	"lockstep/internal/meta"
 	"lockstep/internal/msg"
+	"lockstep/internal/status"
 	"lockstep/internal/wire"
 )
 
@@ -52,7 +54,8 @@ func metadata(ctx context.Context, s *Server, r *Request) body {
 	if req.IncludeClusterAuthorizedOperations {
 		resp.AuthorizedOperations = clusterOperations
 	}
-	m := &metadataTopics{s: s, v: v, reach: reach, operations: req.IncludeTopicAuthorizedOperations, version: r.Version}
+	m := &metadataTopics{s: s, v: v, reach: reach, operations: req.IncludeTopicAuthorizedOperations, version: r.Version,
+		failures: slices.ContainsFunc(s.d.Data.Dirs(), func(d status.Dir) bool { return d.Error != "" })}
 	if all {
 		resp.Topics = make([]kmsg.MetadataResponseTopic, 0, v.NumTopics())
 		for t := range v.Topics() {
@@ -81,6 +84,7 @@ type metadataTopics struct {
 	reach      map[int32]bool // brokers that the listener's clients reach
 	operations bool
 	version    int16
+	failures   bool // one of our log directories has failed
 }
 
 // topic answers one topic asked for.
@@ -152,7 +156,7 @@ func (m *metadataTopics) offline(t *meta.Topic, partition, id int32) bool {
 	if b := m.v.Broker(id); b == nil || b.Fenced {
 		return true
 	}
-	if id != m.s.d.NodeID {
+	if id != m.s.d.NodeID || !m.failures {
 		return false
 	}
 	st, ok := m.s.d.Data.Status(t.ID, partition)

@@ -11,7 +11,7 @@ import (
 	"lockstep/internal/wire"
 )
 
-const laterRelease = "pause and resume of mirror topics come with a later release: until then, stop the topic and add it again"
+const laterRelease = "pause and resume of mirror topics come with a later release: until then, leave the topics running or stop them"
 
 func pauseMirrorTopics(_ context.Context, _ *Server, r *Request) body {
 	req := new(msg.PauseMirrorTopicsRequest)

@@ -43,7 +43,7 @@ func (s *Server) checkMirror(name string, settings map[string]string) Outcome {
 	m, err := config.MirrorOf(settings)
 	switch {
 	case err != nil:
-		return Outcome{wire.ErrInvalidConfig, err.Error()}
+		return badConfig(err)
 	case len(m.BootstrapServers) == 0:
 		return Outcome{wire.ErrInvalidRequest, "bootstrap.servers is missing: give addresses of the source cluster, host:port,…"}
 	case m.SourceClusterID != "" && m.SourceClusterID == s.d.Control.View().ClusterID():

@@ -13,6 +13,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -108,10 +109,10 @@ func (s *Server) newTopic(q *kmsg.CreateTopicsRequestTopic) (n msg.CreateTopicsC
 		settings[c.Name] = *c.Value
 	}
 	if _, err := s.topicConfig(settings); err != nil {
-		return n, Outcome{wire.ErrInvalidConfig, err.Error()}
+		return n, badConfig(err)
 	}
-	for name, value := range settings {
-		n.Configs = append(n.Configs, msg.CreateTopicsCommandConfig{Name: name, Value: value})
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		n.Configs = append(n.Configs, msg.CreateTopicsCommandConfig{Name: name, Value: settings[name]})
 	}
 	return n, Outcome{}
 }

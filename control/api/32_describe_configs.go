@@ -118,7 +118,7 @@ func settings(m map[string]string, source kmsg.ConfigSource) (out []configEntry)
 func (s *Server) topicConfigs(t *meta.Topic) ([]configEntry, Outcome) {
 	in, err := s.topicConfig(t.Configs)
 	if err != nil {
-		return nil, Outcome{wire.ErrInvalidConfig, err.Error() + "; alter the topic's configs"}
+		return nil, badConfig(err)
 	}
 	static := config.NewTopic(s.d.Config).Values()
 	cluster := s.d.Control.View().BrokerConfig()

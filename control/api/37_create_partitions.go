@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"lockstep/internal/mirror"
 	"lockstep/internal/msg"
 	"lockstep/internal/wire"
 )
@@ -67,6 +68,15 @@ func (s *Server) mayGrow(q *kmsg.CreatePartitionsRequestTopic) Outcome {
 	}
 	if have := len(t.Partitions); int(q.Count) <= have {
 		return Outcome{wire.ErrInvalidPartitions, fmt.Sprintf("the topic has %d partitions and cannot have fewer or as many: ask for more than %d", have, have)}
+	}
+	if t.Mirror != nil && t.Mirror.Desired != mirror.Stopped {
+		return Outcome{wire.ErrInvalidRequest, "the topic is mirrored by " + t.Mirror.Mirror + " and grows with its source: add the partitions there"}
+	}
+	for _, g := range t.Registrations {
+		if g.Gates() {
+			return Outcome{wire.ErrInvalidRequest, "producers of a new partition would wait for mirror " + g.Mirror +
+				": make the topic ASYNC there, grow it, and make it SYNC again"}
+		}
 	}
 	return Outcome{}
 }

@@ -172,7 +172,7 @@ func (s *Server) checkConfigs(r *msg.AlterConfigsCommandResource, next map[strin
 		}
 	}
 	if err != nil {
-		return Outcome{wire.ErrInvalidConfig, err.Error()}
+		return badConfig(err)
 	}
 	return Outcome{}
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"lockstep/internal/meta"
@@ -176,13 +177,22 @@ var nextStep = map[wire.ErrorCode]string{
 	wire.ErrInvalidTopic:             "choose another name",
 	wire.ErrUnsupportedVersion:       "run the same release on all brokers",
 	wire.ErrTopicAlreadyExists:       "choose another name, or delete that topic first",
-	wire.ErrInvalidPartitions:        "ask for a number in range",
+	wire.ErrInvalidPartitions:        "a topic, and all topics of a request, can have 100000 at most",
 	wire.ErrInvalidReplicationFactor: "lower it, or start more brokers",
 	wire.ErrInvalidReplicaAssignment: "correct the assignment, or leave it to the controller",
 	wire.ErrInvalidConfig:            "correct the setting",
 	wire.ErrStaleBrokerEpoch:         "the broker registers again by itself: try again",
 	wire.ErrInconsistentTopicId:      "ask for the topic's metadata again",
 	wire.ErrUnknownClusterMirror:     "list the mirrors to see which exist",
+}
+
+// badConfig makes an outcome of what internal/config says of a setting.
+func badConfig(err error) Outcome {
+	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "config: "), "override: ")
+	if !strings.HasSuffix(text, "?") {
+		text += ": correct the setting"
+	}
+	return Outcome{wire.ErrInvalidConfig, text}
 }
 
 // words makes an optional text of a message.
