@@ -17,7 +17,7 @@ type fsm struct {
 	view      atomic.Pointer[meta.View]
 	committed atomic.Uint64 // newest command index heard of
 	published func(*meta.View)
-	hold      func() // tests: called before each command
+	hold      atomic.Pointer[func()] // tests: called before each command
 }
 
 func newFSM(published func(*meta.View)) *fsm {
@@ -29,8 +29,8 @@ func newFSM(published func(*meta.View)) *fsm {
 // Apply runs one command. raft calls it in log order on one goroutine.
 func (f *fsm) Apply(l *raft.Log) any {
 	f.committed.Store(l.Index)
-	if f.hold != nil {
-		f.hold()
+	if hold := f.hold.Load(); hold != nil {
+		(*hold)()
 	}
 	next, result := meta.Apply(f.view.Load(), l.Index, l.Data)
 	f.view.Store(next)

@@ -199,7 +199,7 @@ func (n *Node) WaitLeader(ctx context.Context) error {
 
 // HoldApply makes every command wait for f before it is applied. Tests only:
 // it shows that the data plane does not wait for the quorum.
-func (n *Node) HoldApply(f func()) { n.fsm.hold = f }
+func (n *Node) HoldApply(f func()) { n.fsm.hold.Store(&f) }
 
 // Close stops raft and closes its store.
 func (n *Node) Close() error {

@@ -109,9 +109,14 @@ func (n *node) start() {
 	n.t.Fatalf("broker not ready in 20 s; log:\n%s", n.tail())
 }
 
-func (n *node) tail() string {
+func (n *node) whole() string {
 	b, _ := os.ReadFile(n.log.Name())
-	return string(b[max(0, len(b)-4000):])
+	return string(b)
+}
+
+func (n *node) tail() string {
+	s := n.whole()
+	return s[max(0, len(s)-4000):]
 }
 
 // stop ends the broker clean and fails the test if it was not.
@@ -135,12 +140,14 @@ func (n *node) crash() {
 }
 
 func (n *node) kill() {
-	if n.cmd == nil {
-		return
+	if n.cmd != nil {
+		_ = n.cmd.Process.Kill()
+		_ = n.cmd.Wait()
+		n.cmd = nil
 	}
-	_ = n.cmd.Process.Kill()
-	_ = n.cmd.Wait()
-	n.cmd = nil
+	if strings.Contains(n.whole(), "DATA RACE") {
+		n.t.Errorf("the race detector spoke in %s:\n%s", n.addr, n.whole())
+	}
 	if n.t.Failed() {
 		n.t.Logf("log of %s:\n%s", n.addr, n.tail())
 	}
