@@ -261,9 +261,9 @@ func (c *Core) flush(cn *conn) {
 	}
 	if len(o.pieces) == 0 {
 		c.release(o) // unanswered requests only
-		return
+	} else {
+		c.send(cn)
 	}
-	c.send(cn)
 	if !cn.muted && cn.in != nil {
 		c.parse(cn) // there is room for answers again
 	} else if !cn.muted && !cn.hungry {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/internal/meta"
 	"lockstep/ioring"
 	"lockstep/segment"
 )
@@ -75,6 +76,20 @@ func (e *Engine) deleteLog(p *Partition) {
 	if err := p.log.Dir().Delete(p.log); err != nil {
 		e.o.Log.Warn("files of a deleted partition could not be removed", "topic", p.topic, "partition", p.index, "error", err)
 	}
+	e.cores[0].inbox.put(note{kind: noteCall, fn: func(c *Core) { e.addMissing(c, p.topic) }})
+}
+
+// addMissing opens the partitions of a topic whose logs could not be opened when
+// its View came: a deleted topic of the same name still had its files there.
+func (e *Engine) addMissing(c *Core, name string) {
+	t := e.view.TopicByName(name)
+	if t == nil {
+		return
+	}
+	d := &viewDelta{index: e.view.Index()}
+	e.applyTopic(c, meta.TopicChange{Old: t, New: t}, d)
+	e.spread(c, d)
+	e.assignSources()
 }
 
 // Checkpoint writes the high watermarks, log starts and recovery points of all

@@ -77,8 +77,11 @@ func (c *Core) wakeWaiters(p *Partition) {
 	r := p.role.Load()
 	if len(w.one) > 0 {
 		w.one = c.completeUpTo(p, w.one, p.end.Load(), r)
-		if n := len(w.one); n > 0 {
+		if len(w.one) > 0 {
 			p.end.Wait(c.id, w.one[0].target)
+			if p.log.Failed() {
+				w.one = c.troubled(p, w.one)
+			}
 		}
 	}
 	if len(w.all) > 0 {
@@ -166,7 +169,8 @@ func (c *Core) blame(p *Partition, code wire.ErrorCode, culprit string) string {
 // expired ends a request whose time is over: each partition still waiting
 // hears who was behind.
 func (pk *produce) expired(c *Core) {
-	for i := range pk.parts {
+	// The last result answers the request and takes pk back.
+	for i, gen := 0, pk.gen; pk.gen == gen && i < len(pk.parts); i++ {
 		x := &pk.parts[i]
 		if x.done {
 			continue

@@ -37,13 +37,21 @@ func applyView(c *Core) {
 	}
 	e.mu.Lock()
 	e.view = next
+	e.mu.Unlock()
+	e.spread(c, d)
+	e.assignSources()
+}
+
+// spread brings all directories up to a delta: ours now, the other shards' when
+// they come to it.
+func (e *Engine) spread(c *Core, d *viewDelta) {
+	e.mu.Lock()
 	e.all.apply(d)
 	e.mu.Unlock()
 	c.takeDelta(d)
 	for _, other := range e.cores[1:] {
 		other.inbox.put(note{kind: noteView, delta: d})
 	}
-	e.assignSources()
 }
 
 // takeDelta brings this shard's directory up to the View.
