@@ -16,7 +16,7 @@ func deleteClusterMirror(ctx context.Context, s *Server, r *Request) body {
 	}
 	o := unknownMirror(s.d.Control.View(), req.MirrorName)
 	if o.Code == wire.ErrNone {
-		o = s.d.Mirrors.Delete(ctx, req.MirrorName)
+		o = advised(s.d.Mirrors.Delete(ctx, req.MirrorName))
 	}
 	return &msg.DeleteClusterMirrorResponse{Version: r.Version, ErrorCode: int16(o.Code), ErrorMessage: words(o.Message)}
 }

@@ -28,7 +28,7 @@ func createClusterMirror(ctx context.Context, s *Server, r *Request) body {
 	}
 	o := s.checkMirror(req.MirrorName, settings)
 	if o.Code == wire.ErrNone {
-		o = s.d.Mirrors.Create(ctx, req.MirrorName, settings)
+		o = advised(s.d.Mirrors.Create(ctx, req.MirrorName, settings))
 	}
 	return &msg.CreateClusterMirrorResponse{Version: r.Version, ErrorCode: int16(o.Code), ErrorMessage: words(o.Message)}
 }

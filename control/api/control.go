@@ -159,13 +159,18 @@ func item(res *meta.Result, i int) Outcome {
 	return Outcome{}
 }
 
-// refused adds to Apply's reason what to do next.
+// refused is the outcome of what Apply refused.
 func refused(code int16, text *string) Outcome {
 	o := Outcome{Code: wire.ErrorCode(code), Message: wire.ErrorCode(code).Message()}
 	if text != nil {
 		o.Message = *text
 	}
-	if next := nextStep[o.Code]; next != "" {
+	return advised(o)
+}
+
+// advised adds to a reason what to do next, unless the reason says it itself.
+func advised(o Outcome) Outcome {
+	if next := nextStep[o.Code]; next != "" && !strings.Contains(o.Message, ": ") {
 		o.Message += "; " + next
 	}
 	return o
@@ -184,6 +189,13 @@ var nextStep = map[wire.ErrorCode]string{
 	wire.ErrStaleBrokerEpoch:         "the broker registers again by itself: try again",
 	wire.ErrInconsistentTopicId:      "ask for the topic's metadata again",
 	wire.ErrUnknownClusterMirror:     "list the mirrors to see which exist",
+
+	wire.ErrTopicAlreadyInClusterMirror: "stop it there first",
+	wire.ErrTopicNotInClusterMirror:     "list the mirrors with their topics",
+	wire.ErrMirrorTopicBeingStopped:     "wait until describe shows STOPPED on all partitions",
+	wire.ErrMirrorTopicNotStopped:       "stop it first",
+	wire.ErrClusterMirrorNotEmpty:       "stop its topics, and wait until describe shows STOPPED",
+	wire.ErrMirrorSyncVersionMismatch:   "set mirror.sync.version to 1 when all brokers run this release",
 }
 
 // badConfig makes an outcome of what internal/config says of a setting.

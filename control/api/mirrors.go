@@ -48,7 +48,7 @@ func merge(all []TopicOutcome, places []int, done []TopicOutcome) {
 			all[at].Outcome = Outcome{wire.ErrUnknownServerError, "no answer for this topic: describe the mirror to see whether it was done"}
 			continue
 		}
-		all[at].Outcome = done[k].Outcome
+		all[at].Outcome = advised(done[k].Outcome)
 	}
 }
 
