@@ -69,7 +69,9 @@ func (o *Options) resolve() (client, error) {
 		}
 	}
 	for i, s := range c.bootstrap {
-		s = strings.TrimSpace(s)
+		if s = strings.TrimSpace(s); s == "" {
+			return c, Usage("no broker is named: give --bootstrap-server, or bootstrap.servers in --command-config")
+		}
 		if _, port, ok := cutPort(s); !ok || port < 1 || port > 65535 {
 			return c, Usage("--bootstrap-server: %q is not HOST:PORT", s)
 		}
@@ -90,7 +92,7 @@ func cutPort(s string) (host string, port int, ok bool) {
 func (o *Options) set(c *client, name, value string) error {
 	switch name {
 	case "bootstrap.servers":
-		if o.bootstrapGiven == nil || !o.bootstrapGiven() {
+		if o.Bootstrap == "" || o.bootstrapGiven != nil && !o.bootstrapGiven() {
 			c.bootstrap = strings.Split(value, ",")
 		}
 	case "client.id":
