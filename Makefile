@@ -9,7 +9,7 @@ COMMIT  := $(shell git describe --always --dirty 2>/dev/null)
 LDFLAGS := -X main.commit=$(COMMIT)
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test race golden fuzz fuzz-smoke sim bench generate size demo demo-control e2e e2e-race pause kill-source kill-control ack ci lint clean
+.PHONY: help build check test race golden fuzz fuzz-smoke sim bench generate size demo demo-control e2e e2e-race pause kill-source kill-control kafka ack ci lint clean
 
 help: ## print this table
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ e2e-race: ## the same under the race detector, 64 MiB
 
 kill-source: build ## 20 kills of the source per flush mode under load; lost must be 0 (about 10 minutes)
 	$(GO) test ./cmd/lockstep -run 'TestKillSource' -v -timeout 3600s -kill.rounds=20
+
+kafka: build ## mirror from Apache Kafka 4.3.1 (JVM, Maven), and its DumpLogSegments over our files
+	$(GO) test ./cmd/lockstep -run TestMirrorFromKafka -v -timeout 600s -kafka
 
 kill-control: ## the same harness with an acknowledgement planted before the report: it must lose
 	$(GO) test ./cmd/lockstep -run 'TestKillControl' -v -timeout 1800s -kill.control
