@@ -199,7 +199,7 @@ func TestListMirrors(t *testing.T) {
 	b.ask(98, 0, &msg.ListClusterMirrorsRequest{IncludeTopicNames: true}, resp)
 	want := []msg.ListClusterMirrorsResponseClusterMirror{{MirrorName: "empty", SourceBootstrap: "e:1", SourceClusterId: "z"},
 		{MirrorName: "m", SourceBootstrap: "far:9092", SourceClusterId: "there", TopicCount: 1, TopicNames: []string{"p", "t"}}}
-	if len(resp.Mirrors) != 2 || resp.Mirrors[0].TopicNames != nil && len(resp.Mirrors[0].TopicNames) > 0 || !reflect.DeepEqual(resp.Mirrors[1], want[1]) ||
+	if len(resp.Mirrors) != 2 || len(resp.Mirrors[0].TopicNames) > 0 || !reflect.DeepEqual(resp.Mirrors[1], want[1]) ||
 		resp.Mirrors[0].SourceBootstrap != "e:1" || resp.Mirrors[0].TopicCount != 0 {
 		t.Errorf("got  %+v\nwant %+v", resp.Mirrors, want)
 	}
