@@ -26,6 +26,8 @@ type Data interface {
 	// Applied is the View index that every shard has finished, gates
 	// re-evaluated.
 	Applied() uint64
+	// Answered notes that a Register at this index was answered OK.
+	Answered(index uint64)
 }
 
 // MirrorOptions is what Mirrors is made of.

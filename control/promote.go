@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"lockstep/control/remote"
@@ -131,6 +132,7 @@ func (m *Mirrors) say(t *meta.Topic, was, is mirror.Promotion, e mirror.Promotio
 	case is.Phase == mirror.InSync && was.Phase != mirror.InSync:
 		log.Info("topic is in SYNC: the source acknowledges only what this cluster has", "registration_epoch", is.RegistrationEpoch)
 		m.note(t.ID, "")
+		m.warnWeak(t)
 	case was.Phase == mirror.InSync && is.Phase != mirror.InSync:
 		m.count("ALL_PARTITIONS_FAILING")
 		log.Warn("topic fell back to ASYNC; it is promoted again when it is in step", "reason", reason)
@@ -147,6 +149,38 @@ func (m *Mirrors) say(t *meta.Topic, was, is mirror.Promotion, e mirror.Promotio
 		log.Warn("source did not take the registration; the topic stays ASYNC and is tried again later", "reason", reason)
 		m.note(t.ID, "registration failed: "+reason)
 	}
+}
+
+// warnWeak says aloud what a promotion does not promise (R19).
+func (m *Mirrors) warnWeak(t *meta.Topic) {
+	client := m.client(t.Mirror.Mirror)
+	m.running.Add(1)
+	go func() {
+		defer m.running.Done()
+		ack := ""
+		if client != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
+			ack, _ = client.Config(ctx, t.Name, "flush.ack") // unknown counts as appended
+			cancel()
+		}
+		st, ok := m.o.Data.Status(t.ID, 0)
+		if !ok {
+			return
+		}
+		var weak []string
+		if st.MinISR <= 1 {
+			weak = append(weak, "min.insync.replicas=1: one broker's word is enough")
+		}
+		if len(t.Partitions[0].Replicas) <= 1 {
+			weak = append(weak, "replication factor 1: losing that broker's disk loses the copy")
+		}
+		if ack == "durable" && !st.DurableAck {
+			weak = append(weak, "flush.ack=appended here, durable at the source: a power cut here may lose what was acknowledged")
+		}
+		if len(weak) > 0 {
+			m.o.Log.Warn("weak destination for SYNC", "mirror", t.Mirror.Mirror, "topic", t.Name, "because", strings.Join(weak, "; "))
+		}
+	}()
 }
 
 func (m *Mirrors) count(reason string) {

@@ -267,11 +267,14 @@ func (m *Mirrors) Register(ctx context.Context, name, clusterID string, topics [
 			m.o.Log.Warn("release cleared by a Register that does not name it; it may be older than the release", "topic", out[i].Name, "mirror", name)
 		}
 	}
-	if !m.barrier(ctx, m.o.Node.View().Index()) {
+	index := m.o.Node.View().Index()
+	if !m.barrier(ctx, index) {
 		for i := range out {
 			out[i].Outcome = Outcome{wire.ErrRequestTimedOut, "registered, but a leader does not gate by it yet: ask again"}
 		}
+		return out
 	}
+	m.o.Data.Answered(index)
 	return out
 }
 

@@ -101,6 +101,7 @@ type Engine struct {
 	view  *meta.View // the last one applied
 
 	targets sources
+	answer  atomic.Uint64 // highest index at which a Register was answered OK
 	failed  sync.Map                         // *segment.Dir that has been told of
 	marks   map[segment.TopicPartition]int64 // high watermarks of the last run
 	cold    chan coldJob
@@ -227,6 +228,13 @@ var supportedFeatures = []wire.Feature{
 	{Name: "metadata.version", Min: 1, Max: 27},
 	{Name: meta.FeatureMirrorSync, Min: 0, Max: 1},
 	{Name: "mirror.version", Min: 0, Max: 1},
+}
+
+// Answered notes that a Register at this index was answered OK: from here on an
+// acknowledgement by an older set of mirrors is counted, and there must be none.
+func (e *Engine) Answered(index uint64) {
+	for old := e.answer.Load(); old < index && !e.answer.CompareAndSwap(old, index); old = e.answer.Load() {
+	}
 }
 
 // Applied is the index that every shard has finished, gates re-evaluated: no

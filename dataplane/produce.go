@@ -257,6 +257,9 @@ func (c *Core) checkBatch(records []byte, version int16, r *role) (wire.Batch, w
 	if code := wire.ValidateProduce(b, version, r.settings.MaxMessageBytes); code != wire.ErrNone {
 		return nil, code, ""
 	}
+	if b.Transactional() {
+		return nil, wire.ErrInvalidTxnState, "transactions are not supported yet"
+	}
 	payload := b.Payload()
 	if b.Codec() != 0 {
 		limit := min(inflateMax, max(1<<20, r.settings.MaxMessageBytes*inflateRatio))

@@ -85,7 +85,11 @@ func (c *Core) wakeWaiters(p *Partition) {
 		}
 	}
 	if len(w.all) > 0 {
+		before := len(w.all)
 		w.all = c.completeUpTo(p, w.all, p.high.Load(), r)
+		if done := before - len(w.all); done > 0 && c.finished.Load() < c.eng.answer.Load() {
+			c.eng.m.ungated.Add(int64(done))
+		}
 		if len(w.all) > 0 {
 			if p.high.Wait(c.id, w.all[0].target) {
 				c.movedOn(p)

@@ -150,6 +150,26 @@ func (s *Source) EarliestOffset(ctx context.Context, topic string, partition int
 	return 0, errors.New("the source does not tell its offsets")
 }
 
+// Config asks for one setting of a topic, "" when the source does not have it.
+func (s *Source) Config(ctx context.Context, topic, name string) (string, error) {
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	r := kmsg.NewDescribeConfigsRequestResource()
+	r.ResourceType, r.ResourceName, r.ConfigNames = kmsg.ConfigResourceTypeTopic, topic, []string{name}
+	req.Resources = []kmsg.DescribeConfigsRequestResource{r}
+	resp, err := req.RequestWith(ctx, s.cl)
+	if err != nil {
+		return "", fmt.Errorf("configuration of the source's topic: %w", err)
+	}
+	for _, r := range resp.Resources {
+		for _, c := range r.Configs {
+			if c.Name == name && c.Value != nil {
+				return *c.Value, nil
+			}
+		}
+	}
+	return "", nil
+}
+
 // ErrTooOld is a source that does not speak our requests.
 var ErrTooOld = errors.New("the source cannot gate on mirrors: it does not speak RegisterMirrorSyncTopic")
 
