@@ -85,10 +85,22 @@ func (c *Core) Step(now, wall int64, events []ioring.Event) []ioring.Op {
 		t.owner.expired(c)
 	}
 	c.settle()
-	c.bringHome()
-	c.feed()
-	c.settle()
+	c.endTurn()
 	return c.ops
+}
+
+// endTurn feeds connections that wait for memory, until nothing more has come
+// home: a frame that another thread let go before this shard said that it
+// starves has woken nobody.
+func (c *Core) endTurn() {
+	for {
+		c.bringHome()
+		c.feed()
+		c.settle()
+		if len(c.hungry) == 0 || c.home.top.Load() == nil {
+			return
+		}
+	}
 }
 
 // settle repeats commit, wake-ups and sends until the turn has no more work:

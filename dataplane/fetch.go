@@ -81,8 +81,18 @@ func (c *Core) fetch(r *request) {
 		return
 	}
 	c.m.fetchRequests.Add(1)
+	if f.req.ReplicaID >= 0 {
+		// Followers come with clusters of several brokers.
+		c.freeFetch(f)
+		c.refuseRequest(r.cn, r.h, "follower fetch to a broker without followers")
+		return
+	}
 	f.raw, f.corr = r.body, r.h.Correlation
 	f.ans = c.reserve(r.cn)
+	if f.req.SessionEpoch > 0 {
+		c.refuseSession(f)
+		return
+	}
 	f.at = c.now + int64(max(f.req.MaxWaitMs, 0))*1e6
 	if f.req.Mirror.Present() {
 		// Reports move marks of producers that wait: they are counted before
@@ -90,16 +100,22 @@ func (c *Core) fetch(r *request) {
 		f.replica = true
 		f.reports = c.takeReports(&f.req, f.reports[:0])
 	}
-	if f.req.ReplicaID >= 0 {
-		// Followers come with clusters of several brokers.
-		c.refuseRequest(r.cn, r.h, "follower fetch to a broker without followers")
-		c.free(f.ans)
-		c.freeFetch(f)
-		return
-	}
 	if !c.tryFetch(f) {
 		c.parkFetch(f)
 	}
+}
+
+// refuseSession answers a request of a session that another broker or another
+// life of this one has given out: the client begins anew without.
+func (c *Core) refuseSession(f *fetch) {
+	v, a := f.req.Version, f.ans
+	b := wire.BeginResponse(c.room(a, 128), wire.KeyFetch, v, f.corr)
+	b = wire.AppendFetchHead(b, v, 0, wire.ErrFetchSessionIdNotFound, 0, 0)
+	b = wire.AppendFetchTail(b, v, nil, nil)
+	wire.EndResponse(b, 0, 0)
+	a.fill(b)
+	c.freeFetch(f)
+	c.done(a)
 }
 
 // tryFetch evaluates the request and answers it if it has enough.
@@ -107,7 +123,7 @@ func (c *Core) tryFetch(f *fetch) bool {
 	f.drop()
 	late := f.at <= c.now
 	budget := c.fetchBudget(f)
-	bytes, hurry := 0, late || f.req.NumPartitions == 0 || f.req.SessionEpoch > 0
+	bytes, hurry := 0, late || f.req.NumPartitions == 0
 	for it := f.req.Partitions(); it.Next(); {
 		x := fetchPart{topic: it.Topic(), id: it.TopicID(), first: it.NewTopic()}
 		x.out = wire.FetchPartition{Index: it.Partition, HighWatermark: -1, LastStable: -1, LogStart: -1,

@@ -95,10 +95,16 @@ func testSettings(configs map[string]string) TopicSettings {
 		TimestampBefore: math.MaxInt64, TimestampAfter: math.MaxInt64, ProducerExpiryMS: math.MaxInt64 / 2}
 }
 
-type heapMemory struct{}
+// heapMemory is memory for pools; a test may look in when more is mapped.
+type heapMemory struct{ onMap func() }
 
-func (heapMemory) Map(n int) ([]byte, error) { return make([]byte, n), nil }
-func (heapMemory) Unmap([]byte) error        { return nil }
+func (m *heapMemory) Map(n int) ([]byte, error) {
+	if m.onMap != nil {
+		m.onMap()
+	}
+	return make([]byte, n), nil
+}
+func (m *heapMemory) Unmap([]byte) error { return nil }
 
 // rig drives shards by hand: a kernel that does at once what it is asked.
 type rig struct {
@@ -113,6 +119,7 @@ type rig struct {
 	ends  map[int32]*remote // by descriptor
 	next  [][]ioring.Event  // by shard
 	cold  func(*ColdRequest) []byte
+	mem   heapMemory
 }
 
 // remote is the other side of a connection.
@@ -150,7 +157,7 @@ func newRig(t testing.TB, reactors int, topics ...string) *rig {
 		return b
 	}
 	r.e, err = New(Options{NodeID: 1, Reactors: reactors, MaxRequestBytes: 1 << 20, FrameMemory: 4 << 20, FetchMaxBytes: 8 << 20, Unstable: true,
-		Dirs: []*segment.Dir{dir}, Settings: testSettings, Views: r.facts, Cold: r, Clock: r, Memory: heapMemory{},
+		Dirs: []*segment.Dir{dir}, Settings: testSettings, Views: r.facts, Cold: r, Clock: r, Memory: &r.mem,
 		Log: slog.New(slog.DiscardHandler), Background: r.background})
 	if err != nil {
 		t.Fatal(err)
