@@ -218,9 +218,9 @@ func TestVerbsReachTheBrokerAndBringItsAnswerBack(t *testing.T) {
 				{TopicName: "y", ErrorCode: 154, ErrorMessage: text("released"), RegistrationEpoch: -1, ReleaseNumber: 8}}},
 			[]RegisterResult{{"x", nil, 5, -1}, {"y", &Error{154, "MIRROR_SYNC_RELEASED_REQUIRES_FRESH_PROMOTION", "released"}, -1, 8}}, nil},
 		{"unregister", func() (any, error) {
-			return a.UnregisterMirrorSyncTopics(ctx, "m", "dest", []UnregisterTopic{{Topic: "x", ID: id, Epoch: 4}})
+			return a.UnregisterMirrorSyncTopics(ctx, "m", "dest", []UnregisterTopic{{Topic: "x", ID: id, Epoch: 4}, {Topic: "y"}})
 		}, &msg.UnregisterMirrorSyncTopicRequest{MirrorName: "m", DestinationClusterId: "dest", Topics: []msg.UnregisterMirrorSyncTopicRequestTopicState{
-			{TopicId: id, TopicName: "x", RegistrationEpoch: 4}}},
+			{TopicId: id, TopicName: "x", RegistrationEpoch: 4}, {TopicName: "y", RegistrationEpoch: -1}}},
 			&msg.UnregisterMirrorSyncTopicResponse{Topics: []msg.UnregisterMirrorSyncTopicResponseTopicResult{{TopicName: "x", CurrentEpoch: 6}}}, []UnregisterResult{{"x", nil, 6}}, nil},
 		{"release", func() (any, error) { return a.ReleaseMirrorSyncTopics(ctx, "m", nil) }, &msg.UnregisterMirrorSyncTopicRequest{MirrorName: "m", Release: true},
 			&msg.UnregisterMirrorSyncTopicResponse{ErrorCode: 42, ErrorMessage: text("why")}, []UnregisterResult(nil), &Error{42, "INVALID_REQUEST", "why"}},
@@ -325,11 +325,11 @@ func TestDescribeMergesTheBrokers(t *testing.T) {
 	newer, unfenced := reg, reg
 	newer.RegistrationEpoch, unfenced.Unfenced = 6, true
 	type topic = msg.DescribeClusterMirrorsResponseDescribedTopic
-	c.brokers[0].answer = describing([]topic{{TopicName: "t", Annotation: text("promotion pending: lag 4; weak"), DesiredMirrorType: 1,
+	c.brokers[2].answer = describing([]topic{{TopicName: "t", Annotation: text("promotion pending: lag 4; weak"), DesiredMirrorType: 1,
 		Partitions: []msg.DescribeClusterMirrorsResponseDescribedPartition{part(2, 10, 4), part(3, 1, 0)}}}, newer)
 	c.brokers[1].answer = describing([]topic{{TopicName: "t", Annotation: text("promotion pending: lag 2; weak; note"), DesiredMirrorType: 1,
 		Partitions: []msg.DescribeClusterMirrorsResponseDescribedPartition{part(0, 20, 2), part(3, 5, 0)}}, {TopicName: "a"}}, unfenced)
-	c.brokers[2].answer = func(msg.Message) (msg.Message, bool) {
+	c.brokers[0].answer = func(msg.Message) (msg.Message, bool) {
 		return &msg.DescribeClusterMirrorsResponse{Mirrors: []msg.DescribeClusterMirrorsResponseDescribedMirror{{MirrorName: "m", ErrorCode: 139}}}, true
 	}
 	a := c.client()

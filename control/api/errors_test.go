@@ -104,7 +104,8 @@ func refusals() []struct {
 } {
 	placed := plain("x", -1, -1)
 	placed.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Partition: 1, Replicas: []int32{1}}}
-	both, stranger, twice := placed, placed, placed
+	both, stranger, twice, again := placed, placed, placed, placed
+	again.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Partition: 1, Replicas: []int32{1}}, {Partition: 1, Replicas: []int32{2}}}
 	both.NumPartitions = 2
 	stranger.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Replicas: []int32{1, 9}}}
 	twice.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Replicas: []int32{1, 1}}}
@@ -115,6 +116,9 @@ func refusals() []struct {
 	}
 	endpoints := kmsg.NewPtrDescribeClusterRequest()
 	endpoints.EndpointType = 2
+	replacing := kmsg.NewPtrAlterConfigsRequest()
+	replacing.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: 64, ResourceName: "m", Configs: []kmsg.AlterConfigsRequestResourceConfig{
+		{Name: "mirror.source.cluster.id", Value: ptr("there")}}}}
 	id1, id9 := [16]byte{1}, [16]byte{9}
 	return []struct {
 		name string
@@ -136,6 +140,7 @@ func refusals() []struct {
 		{"create: assignment and partitions", 19, create(both)},
 		{"create: assignment to a stranger", 19, create(stranger)},
 		{"create: assignment twice to one", 19, create(twice)},
+		{"create: assignment of one partition twice", 19, create(again)},
 		{"delete: unknown", 20, deletion(kmsg.DeleteTopicsRequestTopic{Topic: ptr("nope")})},
 		{"delete: unknown id", 20, deletion(kmsg.DeleteTopicsRequestTopic{TopicID: id9})},
 		{"delete: name and id", 20, deletion(kmsg.DeleteTopicsRequestTopic{Topic: ptr("a"), TopicID: id1})},
@@ -167,6 +172,7 @@ func refusals() []struct {
 		{"alter: no operation", 44, alter(2, "a", op("retention.ms", 7, "1"))},
 		{"alter: no name", 44, alter(2, "a", op("", 0, "1"))},
 		{"alter: no value", 44, alter(2, "a", kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: "retention.ms"})},
+		{"replace: mirror without servers", 33, replacing},
 		{"cluster: controllers", 60, endpoints},
 		{"mirror: exists", 106, newMirror("m", "bootstrap.servers", "x:1")},
 		{"mirror: bad name", 106, newMirror("m/n", "bootstrap.servers", "x:1")},
@@ -193,6 +199,7 @@ func refusals() []struct {
 		{"register: unknown id", 107, &msg.RegisterMirrorSyncTopicRequest{MirrorName: "x", Topics: []msg.RegisterMirrorSyncTopicRequestTopicState{{TopicId: id9}}}},
 		{"register: no mirror", 107, &msg.RegisterMirrorSyncTopicRequest{Topics: []msg.RegisterMirrorSyncTopicRequestTopicState{{TopicName: "a"}}}},
 		{"unregister: no mirror", 108, &msg.UnregisterMirrorSyncTopicRequest{}},
+		{"release: unknown id", 108, &msg.UnregisterMirrorSyncTopicRequest{MirrorName: "x", Release: true, Topics: []msg.UnregisterMirrorSyncTopicRequestTopicState{{TopicId: id9}}}},
 		{"release: unknown topic", 108, &msg.UnregisterMirrorSyncTopicRequest{MirrorName: "x", Release: true, Topics: []msg.UnregisterMirrorSyncTopicRequestTopicState{{TopicName: "nope"}}}},
 	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -36,8 +37,8 @@ func (c *fakeControl) View() *meta.View {
 func (c *fakeControl) Propose(ctx context.Context, cmd meta.Message) (meta.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
-		return meta.Result{}, c.err
+	if err := cmp.Or(c.err, ctx.Err()); err != nil {
+		return meta.Result{}, err
 	}
 	if _, bounded := ctx.Deadline(); !bounded {
 		return meta.Result{}, errors.New("a proposal without a deadline")

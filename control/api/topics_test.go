@@ -383,7 +383,7 @@ func TestDescribeLogDirs(t *testing.T) {
 	b := newBed(t)
 	b.data.dirs = []status.Dir{{Path: "/a", TotalBytes: 100, UsableBytes: 60}, {Path: "/b", Error: "EIO", TotalBytes: -1, UsableBytes: -1}}
 	b.data.statuses = []status.Partition{{Topic: "y", Partition: 1, Dir: "/a", Size: 7, End: 5, High: 9}, {Topic: "x", Partition: 0, Dir: "/a", Size: 3},
-		{Topic: "y", Partition: 0, Dir: "/a"}, {Topic: "z", Dir: "/b", Offline: true}}
+		{Topic: "y", Partition: 0, Dir: "/a"}, {Topic: "z", Dir: "/b", Offline: true}, {Topic: "z", Partition: 1, Dir: "/a", Offline: true}}
 	q, resp := kmsg.NewPtrDescribeLogDirsRequest(), kmsg.NewPtrDescribeLogDirsResponse()
 	b.ask(35, 4, q, resp)
 	type part = kmsg.DescribeLogDirsResponseDirTopicPartition
