@@ -90,11 +90,19 @@ func (e *Engine) logFailed(p *Partition) {
 func (e *Engine) follow(p *Partition) {
 	if !p.growing {
 		if g, ok := p.log.GrowPlan(e.wall()); ok {
-			p.growing = true
-			e.background(jobGrow, func() { e.grow(p, g) })
+			e.startGrow(p, g)
 		}
 	}
 	e.keepFlushing(p)
+}
+
+// startGrow is on its own so that only a step is allocated, not each look for
+// one. [L]
+//
+//go:noinline
+func (e *Engine) startGrow(p *Partition, g segment.Grow) {
+	p.growing = true
+	e.background(jobGrow, func() { e.grow(p, g) })
 }
 
 // keepFlushing starts a flush if the topic reports what is durable and
