@@ -118,6 +118,7 @@ type demo struct {
 	last  time.Time
 	steps [][]string
 	c     *testcluster.Cluster
+	id    [16]byte // of the topic
 	led   *demoLedger
 	found []demoFindings // one per cluster that was read
 	rtt   time.Duration
@@ -199,49 +200,18 @@ func (d *demo) echo() error {
 	return nil
 }
 
-// session connects to one of the clusters.
-func (d *demo) session(ctx context.Context, b *testcluster.Broker) (*cli.Session, *cli.Mirrors, error) {
-	s, err := cli.Dial(ctx, []string{b.Addr}, "lockstep-demo", 30*time.Second)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s, &cli.Mirrors{S: s, P: &cli.Printer{Out: io.Discard, Err: io.Discard}, Now: time.Now}, nil
-}
-
 // mirror makes topic and mirror and waits until they are in step.
 func (d *demo) mirror(ctx context.Context) error {
-	src, _, err := d.session(ctx, d.c.Source)
-	if err != nil {
+	t := testcluster.Topic{Name: demoTopic, Mirror: demoMirror, Partitions: demoPartitions, Sync: !d.o.async}
+	var err error
+	if d.id, err = d.c.Add(ctx, t); err != nil {
 		return err
 	}
-	defer src.Close()
-	if _, err := src.Admin.CreateTopic(ctx, demoPartitions, 1, nil, demoTopic); err != nil {
-		return cli.Fail("creating topic "+demoTopic, err, "")
-	}
-	dst, m, err := d.session(ctx, d.c.Destination)
-	if err != nil {
+	d.step("topic %s has %d partitions, mirror %s is made, the topic is added %s", demoTopic, demoPartitions, demoMirror, t.Type())
+	if err := d.c.Await(ctx, t); err != nil {
 		return err
 	}
-	defer dst.Close()
-	if err := m.CreateWith(ctx, demoMirror, map[string]string{"bootstrap.servers": d.c.SourceAddr}); err != nil {
-		return err
-	}
-	all, err := cli.ParsePatterns(demoTopic)
-	if err != nil {
-		return err
-	}
-	if err := m.Add(ctx, demoMirror, all, !d.o.async); err != nil {
-		return err
-	}
-	d.step("topic %s has %d partitions, mirror %s is made, the topic is added %s", demoTopic, demoPartitions, demoMirror, d.mode())
-	want := "SYNC"
-	if d.o.async {
-		want = "ASYNC"
-	}
-	if err := m.Await(ctx, demoMirror, demoTopic, want); err != nil {
-		return err
-	}
-	d.step("mirroring, and %s in effect", want)
+	d.step("mirroring, and %s in effect", t.Type())
 	return nil
 }
 

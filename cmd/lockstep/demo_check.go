@@ -79,7 +79,7 @@ func (c *demoChecker) findings() demoFindings {
 
 // readBack reads the topic from start to end and checks it.
 func (d *demo) readBack(ctx context.Context, b *testcluster.Broker) (demoFindings, error) {
-	s, _, err := d.session(ctx, b)
+	s, _, err := b.Session(ctx)
 	if err != nil {
 		return demoFindings{}, err
 	}

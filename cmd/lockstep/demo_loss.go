@@ -12,6 +12,8 @@ import (
 
 	"lockstep/internal/cli"
 	"lockstep/internal/testcluster"
+	"lockstep/internal/wire"
+	"lockstep/perf/load"
 )
 
 // numbers lists 0 to n-1.
@@ -35,6 +37,13 @@ func (d *demo) begin(ctx context.Context) (*kgo.Client, []int, error) {
 		return nil, nil, err
 	}
 	d.step("one record in flight: acknowledged in %.2f ms (p50)", ms(d.led.singleP50()))
+	if d.o.async { // else the control could show a mirror that had not begun
+		if err := d.caughtUp(ctx); err != nil {
+			cl.Close()
+			return nil, nil, err
+		}
+		d.step("the destination has these %d records", demoSingles)
+	}
 	return cl, all[demoSingles:], nil
 }
 
@@ -48,8 +57,11 @@ func (d *demo) loseSource(ctx context.Context) error {
 	stop := make(chan struct{})
 	killed := make(chan string, 1)
 	// Answers come in bursts a round trip apart; anywhere between two of them
-	// is a moment to die in.
-	wait := time.Duration(rand.New(rand.NewPCG(d.o.seed, 0)).Int64N(int64(d.o.rtt) + 1))
+	// is a moment to die in. ASYNC answers do not wait for the line.
+	wait := time.Duration(0)
+	if !d.o.async {
+		wait = time.Duration(rand.New(rand.NewPCG(d.o.seed, 0)).Int64N(int64(d.o.rtt) + 1))
+	}
 	go func() {
 		select {
 		case <-d.led.half:
@@ -77,7 +89,7 @@ func (d *demo) loseSource(ctx context.Context) error {
 
 // failOver stops the mirror and waits for STOPPED.
 func (d *demo) failOver(ctx context.Context) error {
-	dst, m, err := d.session(ctx, d.c.Destination)
+	dst, m, err := d.c.Destination.Session(ctx)
 	if err != nil {
 		return err
 	}
@@ -148,12 +160,12 @@ func (d *demo) compareBoth(ctx context.Context) error {
 
 // caughtUp waits until both clusters show the same ends to consumers.
 func (d *demo) caughtUp(ctx context.Context) error {
-	src, _, err := d.session(ctx, d.c.Source)
+	src, _, err := d.c.Source.Session(ctx)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	dst, _, err := d.session(ctx, d.c.Destination)
+	dst, _, err := d.c.Destination.Session(ctx)
 	if err != nil {
 		return err
 	}
@@ -236,32 +248,34 @@ func (d *demo) outage(ctx context.Context) error {
 	if err := d.c.Destination.Start(ctx); err != nil {
 		return err
 	}
-	dst, m, err := d.session(ctx, d.c.Destination)
-	if err != nil {
-		return err
-	}
-	defer dst.Close()
-	if err := m.Await(ctx, demoMirror, demoTopic, "SYNC"); err != nil {
+	if err := d.c.Await(ctx, testcluster.Topic{Name: demoTopic, Mirror: demoMirror, Sync: true}); err != nil {
 		return err
 	}
 	d.step("destination is back, SYNC in effect")
 	return nil
 }
 
-// mustFail sends one record that has to fail for want of the destination.
+// mustFail sends one record that has to fail for want of the destination. It
+// speaks Produce 14, where the reason has a code of its own.
 func (d *demo) mustFail(ctx context.Context) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(d.c.Source.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite(),
-		kgo.RecordRetries(0), kgo.ProduceRequestTimeout(time.Second))
+	conn, err := load.Dial(d.c.Source.Addr)
 	if err != nil {
 		return err
 	}
-	defer cl.Close()
-	r := d.led.record(0)
-	r.Key, r.Value = nil, []byte("a record that is never acknowledged")
-	err = cl.ProduceSync(ctx, r).FirstErr()
-	if err == nil {
+	defer conn.Close()
+	if end, ok := ctx.Deadline(); ok {
+		if err := conn.Deadline(end); err != nil {
+			return err
+		}
+	}
+	batch := wire.BuildBatch(nil, wire.PlainParams(time.Now().UnixMilli()), wire.Record{Value: []byte("a record that is never acknowledged")})
+	a, err := conn.Produce(load.Target{ID: d.id}, -1, time.Second, batch)
+	switch {
+	case err != nil:
+		return err
+	case a.Err == wire.ErrNone:
 		return errors.New("a record was acknowledged without the destination")
 	}
-	d.step("a write now fails: %v", err)
+	d.step("a write now fails: %s: %s", a.Err.Name(), a.Message)
 	return nil
 }

@@ -11,6 +11,8 @@ const (
 	stopTimeout = 15 * time.Second
 	// logTail is how many bytes of its log a failed start shows.
 	logTail = 4 << 10
+	// requestTimeout bounds one request to a broker.
+	requestTimeout = 30 * time.Second
 	// echoTimeout bounds one echo through the line.
 	echoTimeout = 10 * time.Second
 )

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lockstep/internal/cli"
+	"lockstep/internal/testcluster"
+	"lockstep/perf/load"
+)
+
+const (
+	ackTopic  = "perf"
+	ackMirror = "perf"
+	// echoPause lies between two echoes during a run.
+	echoPause = 20 * time.Millisecond
+	// rttSlack is how far the measured round trip may be from the asked one.
+	rttSlack = time.Millisecond
+)
+
+type ackOptions struct {
+	rtt        time.Duration
+	single     bool
+	async      bool
+	rate       string
+	recordSize string
+	warmUp     time.Duration
+	duration   time.Duration
+	linger     time.Duration
+	flushAck   string
+	json       bool
+	reactors   int
+	engine     string
+	conns      int
+	partitions int32
+	binary     string
+	dir        string
+	seed       uint64
+}
+
+func ackCommand() *cobra.Command {
+	o := ackOptions{}
+	cmd := &cobra.Command{Use: "ack", Short: "Acknowledgement latency of SYNC mirroring over a line with a set round trip", Args: cobra.NoArgs,
+		Long: `Start a source, a destination and the line between them, mirror a topic in SYNC, write to
+the source with acks=all, and show how long acknowledgements take beside the round trip
+that echoes through the same line took during the run.
+
+Latency counts from when a record was due by the schedule, so a stall is charged to every
+record it delays; with --one-in-flight it counts from the sending. Exit 3: the round trip
+was more than 1 ms off what was asked, and the run is void.`,
+		Example: `  lockstep-perf ack --rtt 40ms --one-in-flight
+  lockstep-perf ack --rtt 40ms --rate 20MB --duration 20s --json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runAck(cmd.Context(), o, &cli.Printer{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), JSON: o.json})
+		}}
+	f := cmd.Flags()
+	f.DurationVar(&o.rtt, "rtt", 40*time.Millisecond, "round trip of the line, 0 = no line")
+	f.BoolVar(&o.single, "one-in-flight", false, "one record under way instead of a rate")
+	f.BoolVar(&o.async, "async", false, "leave the topic ASYNC")
+	f.StringVar(&o.rate, "rate", "20MB", "bytes of values per second, such as 500KB, 20MB, 16MiB")
+	f.StringVar(&o.recordSize, "record-size", "1KiB", "bytes of a value")
+	f.DurationVar(&o.warmUp, "warm-up", 2*time.Second, "time before the count begins")
+	f.DurationVar(&o.duration, "duration", 20*time.Second, "time that is counted")
+	f.DurationVar(&o.linger, "linger", time.Millisecond, "least time between two requests of a connection")
+	f.StringVar(&o.flushAck, "flush-ack", "appended", "when a replica counts a record: appended or durable")
+	f.BoolVar(&o.json, "json", false, "write JSON")
+	f.IntVar(&o.reactors, "reactors", 0, "ring threads of each broker, 0 = the default")
+	f.StringVar(&o.engine, "engine", "auto", "engine of both brokers: auto, io_uring or portable")
+	f.IntVar(&o.conns, "connections", 4, "connections of the load")
+	f.Int32Var(&o.partitions, "partitions", 4, "partitions of the topic")
+	f.StringVar(&o.binary, "binary", "", "the lockstep program; empty = beside this one, or in PATH")
+	f.StringVar(&o.dir, "dir", "", "parent of the data directory; empty = the system's for temporary files")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the values' bytes")
+	return cmd
+}
+
+// ackResult is the JSON answer. Latencies are milliseconds.
+type ackResult struct {
+	RTTAskedMs float64  `json:"rtt_asked_ms"`
+	RTTMs      float64  `json:"rtt_ms"` // p50 of echoes through the line, or over loopback without one
+	Mode       string   `json:"mode"`
+	AckP50     float64  `json:"ack_p50_ms"`
+	AckP99     float64  `json:"ack_p99_ms"`
+	AckP999    float64  `json:"ack_p999_ms"`
+	MBPerS     float64  `json:"mb_per_s"` // 10^6 bytes of values, acknowledged
+	Records    int64    `json:"records"`
+	Errors     int64    `json:"errors"`
+	FirstError string   `json:"first_error,omitempty"`
+	Type       string   `json:"mirror_type"`
+	CPU        cpuUse   `json:"cpu_s"`
+	Engine     string   `json:"engine"`
+	Reactors   int      `json:"reactors"` // 0 = the default
+	FlushAck   string   `json:"flush_ack"`
+	RecordSize int      `json:"record_size"`
+	Machine    machine  `json:"machine"`
+	Commit     string   `json:"commit"`
+	Void       []string `json:"void"` // why the run does not count
+}
+
+type cpuUse struct {
+	Source      float64 `json:"source"`
+	Destination float64 `json:"destination"`
+	Load        float64 `json:"load"` // and the line, which runs in the same process
+}
+
+func runAck(ctx context.Context, o ackOptions, p *cli.Printer) error {
+	lo, err := o.load()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	binary, err := findBinary(o.binary)
+	if err != nil {
+		return err
+	}
+	c, err := testcluster.Start(ctx, testcluster.Options{Binary: binary, Dir: o.dir, RTT: o.rtt, NoLink: o.rtt == 0, LogLevel: "warn", Overrides: []string{
+		"lockstep.io.engine=" + o.engine, fmt.Sprintf("lockstep.io.reactors=%d", o.reactors), "lockstep.flush.ack=" + o.flushAck}})
+	if err != nil {
+		return err
+	}
+	r, err := o.measure(ctx, c, lo)
+	if err := errors.Join(err, c.Close()); err != nil {
+		return cli.Fail("measuring", err, "")
+	}
+	if err := r.write(p); err != nil {
+		return err
+	}
+	if len(r.Void) > 0 {
+		return &cli.Error{What: "void", Why: errors.New(strings.Join(r.Void, "; ")), Code: cli.ExitVoid, Do: "run again on a quiet machine"}
+	}
+	return nil
+}
+
+// load makes the options of the load, without its targets.
+func (o *ackOptions) load() (load.Options, error) {
+	rate, err := parseBytes(o.rate)
+	if err != nil {
+		return load.Options{}, cli.Usage("--rate: %v", err)
+	}
+	size, err := parseBytes(o.recordSize)
+	if err != nil || size < 1 || size > 512<<10 {
+		return load.Options{}, cli.Usage("--record-size: from 1 to 512KiB, not %q", o.recordSize)
+	}
+	switch {
+	case o.rtt < 0 || o.rtt > time.Second:
+		return load.Options{}, cli.Usage("--rtt is from 0 to 1s")
+	case o.flushAck != "appended" && o.flushAck != "durable":
+		return load.Options{}, cli.Usage("--flush-ack is appended or durable, not %q", o.flushAck)
+	case o.conns < 1 || o.conns > 1000 || o.partitions < 1 || o.duration <= 0 || o.warmUp < 0 || o.linger < 0 || rate < 1:
+		return load.Options{}, cli.Usage("--connections, --partitions, --duration and --rate are positive")
+	}
+	return load.Options{Connections: o.conns, RecordSize: int(size), Rate: rate, OneInFlight: o.single, Linger: o.linger,
+		WarmUp: o.warmUp, Duration: o.duration, Acks: -1, Timeout: 30 * time.Second, Seed: o.seed}, nil
+}
+
+// parseBytes reads 20MB (10^6), 16MiB (2^20), 1024.
+func parseBytes(s string) (float64, error) {
+	units := []struct {
+		name string
+		n    float64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1}}
+	for _, u := range units {
+		digits, ok := strings.CutSuffix(s, u.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseFloat(digits, 64)
+		if err != nil || n < 0 || math.IsInf(n, 0) || math.IsNaN(n) {
+			return 0, fmt.Errorf("%q is no size such as 1KiB or 20MB", s)
+		}
+		return n * u.n, nil
+	}
+	return 0, nil
+}
+
+// findBinary finds the lockstep program.
+func findBinary(name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), "lockstep")
+		if info, err := os.Stat(beside); err == nil && info.Mode()&0o111 != 0 {
+			return beside, nil
+		}
+	}
+	found, err := exec.LookPath("lockstep")
+	if err != nil {
+		return "", cli.Fail("finding the lockstep program", err, "make build puts it beside this one; or name it by --binary")
+	}
+	return found, nil
+}
+
+// measure runs the load and the echoes at the same time.
+func (o *ackOptions) measure(ctx context.Context, c *testcluster.Cluster, lo load.Options) (*ackResult, error) {
+	topic := testcluster.Topic{Name: ackTopic, Mirror: ackMirror, Partitions: o.partitions, Sync: !o.async}
+	id, err := c.Add(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Await(ctx, topic); err != nil {
+		return nil, err
+	}
+	lo.Addr = c.Source.Addr
+	for i := range o.partitions {
+		lo.Targets = append(lo.Targets, load.Target{ID: id, Partition: i})
+	}
+	echo, err := c.NewEcho()
+	if err != nil {
+		return nil, err
+	}
+	defer echo.Close()
+	r := &ackResult{RTTAskedMs: ms(o.rtt), Mode: "open loop, " + o.rate + "/s", Type: topic.Type(), Engine: c.Source.Engine(ctx), Reactors: o.reactors, FlushAck: o.flushAck,
+		RecordSize: lo.RecordSize, Machine: machineFacts(c.Dir), Commit: buildCommit(), Void: []string{}}
+	if o.single {
+		r.Mode = "one record in flight"
+	}
+	echoing, done := context.WithCancel(ctx)
+	echoed := make(chan error, 1)
+	go func() { echoed <- echo.Run(echoing, echoPause) }()
+	before := [3]time.Duration{c.Source.CPU(), c.Destination.CPU(), ownCPU()}
+	res, err := load.Run(ctx, lo)
+	r.CPU = cpuUse{(c.Source.CPU() - before[0]).Seconds(), (c.Destination.CPU() - before[1]).Seconds(), (ownCPU() - before[2]).Seconds()}
+	done()
+	if err := errors.Join(err, <-echoed, ctx.Err()); err != nil {
+		return nil, err
+	}
+	r.fill(res, lo, echo.P50())
+	return r, nil
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func (r *ackResult) fill(res *load.Result, lo load.Options, rtt time.Duration) {
+	r.RTTMs, r.AckP50, r.AckP99, r.AckP999 = round(ms(rtt)), round(res.Ms(50)), round(res.Ms(99)), round(res.Ms(99.9))
+	r.Records, r.Errors = res.Records, res.Errors
+	r.MBPerS = round(float64(res.Records) * float64(lo.RecordSize) / 1e6 / res.Elapsed.Seconds())
+	if res.FirstError != nil {
+		r.FirstError = res.FirstError.Error()
+	}
+	if off := math.Abs(ms(rtt) - r.RTTAskedMs); r.RTTAskedMs > 0 && off > ms(rttSlack) {
+		r.Void = append(r.Void, fmt.Sprintf("the round trip was %.2f ms, asked were %g", ms(rtt), r.RTTAskedMs))
+	}
+	if res.Records == 0 {
+		r.Void = append(r.Void, "no record was acknowledged")
+	}
+}
+
+func round(x float64) float64 { return math.Round(x*1000) / 1000 }
+
+func (r *ackResult) write(p *cli.Printer) error {
+	if p.JSON {
+		return p.Document(r)
+	}
+	p.Line("%s, %s, flush.ack=%s, engine %s, commit %s", r.Mode, r.Type, r.FlushAck, r.Engine, r.Commit)
+	p.Line("%s, %d cores, Linux %s, %d MB, %s, %s", r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel, r.Machine.MemMB, r.Machine.Go, r.Machine.FS)
+	what := "rtt"
+	if r.RTTAskedMs == 0 {
+		what = "loopback echo"
+	}
+	p.Line("%s %.3f ms (p50)", what, r.RTTMs)
+	p.Table(cli.Columns("ACK p50 (ms)", "p99", "p99.9", "MB/s", "RECORDS", "ERRORS", "CPU source (s)", "destination", "load and line"), [][]string{{
+		fmt.Sprintf("%.3f", r.AckP50), fmt.Sprintf("%.3f", r.AckP99), fmt.Sprintf("%.3f", r.AckP999), fmt.Sprintf("%.2f", r.MBPerS),
+		strconv.FormatInt(r.Records, 10), strconv.FormatInt(r.Errors, 10), fmt.Sprintf("%.2f", r.CPU.Source), fmt.Sprintf("%.2f", r.CPU.Destination), fmt.Sprintf("%.2f", r.CPU.Load)}})
+	if r.FirstError != "" {
+		p.Note("first error: %s", r.FirstError)
+	}
+	return nil
+}
