@@ -45,6 +45,10 @@ var brokerBinary = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if args := os.Getenv("LOCKSTEP_TEST_FORBID_RING"); args != "" {
+		fmt.Fprintln(os.Stderr, forbidRing(strings.Split(args, "\n")))
+		os.Exit(3)
+	}
 	flag.Parse()
 	rc := m.Run()
 	if path, err := brokerBinary(); err == nil {
@@ -62,6 +66,8 @@ type node struct {
 	args  []string
 	cmd   *exec.Cmd
 	log   *os.File
+
+	logName string
 }
 
 // startNode runs a broker on free ports in a directory of its own.
@@ -69,6 +75,11 @@ func startNode(t *testing.T, overrides ...string) *node {
 	t.Helper()
 	n := &node{t: t, dir: t.TempDir()}
 	n.addr, n.admin = freeAddr(t), freeAddr(t)
+	for _, o := range overrides {
+		if dir, ok := strings.CutPrefix(o, "log.dirs="); ok {
+			n.dir = dir
+		}
+	}
 	n.args = append([]string{"broker", "--override", "log.dirs=" + n.dir, "--override", "listeners=PLAINTEXT://" + n.addr,
 		"--override", "lockstep.admin.listener=" + n.admin}, overrideArgs(overrides)...)
 	n.start()
@@ -89,7 +100,10 @@ func (n *node) start() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.log, err = os.OpenFile(filepath.Join(n.dir, "..", filepath.Base(n.dir)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if n.logName == "" {
+		n.logName = filepath.Join(n.t.TempDir(), "broker.log")
+	}
+	n.log, err = os.OpenFile(n.logName, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		n.t.Fatal(err)
 	}
