@@ -34,7 +34,14 @@ type server struct {
 	t     *testing.T
 	e     *Engine
 	facts *facts
-	addr  netip.AddrPort
+	mu    sync.Mutex
+	at    netip.AddrPort
+}
+
+func (s *server) addr() netip.AddrPort {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
 }
 
 // Serve answers Metadata and refuses all else.
@@ -49,7 +56,7 @@ func (s *server) Serve(q *ColdRequest) []byte {
 	}
 	res := req.ResponseKind().(*kmsg.MetadataResponse)
 	b := kmsg.NewMetadataResponseBroker()
-	b.NodeID, b.Host, b.Port = 1, s.addr.Addr().String(), int32(s.addr.Port())
+	b.NodeID, b.Host, b.Port = 1, s.addr().Addr().String(), int32(s.addr().Port())
 	res.Brokers, res.ControllerID = append(res.Brokers, b), 1
 	for topic := range s.facts.View().Topics() {
 		t := kmsg.NewMetadataResponseTopic()
@@ -108,9 +115,13 @@ func serve(t *testing.T, name string, reactors int) *server {
 		t.Fatal(err)
 	}
 	s.publish()
-	if s.addr, err = s.e.Listen(netip.MustParseAddrPort("127.0.0.1:0")); err != nil {
+	at, err := s.e.Listen(netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
 		t.Fatal(err)
 	}
+	s.mu.Lock()
+	s.at = at
+	s.mu.Unlock()
 	t.Cleanup(func() {
 		if err := s.e.Close(time.Second); err != nil {
 			t.Error(err)
@@ -143,7 +154,7 @@ type wired struct {
 
 func (s *server) dial() *wired {
 	s.t.Helper()
-	c, err := net.Dial("tcp", s.addr.String())
+	c, err := net.Dial("tcp", s.addr().String())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -198,7 +209,7 @@ func TestRealClients(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, codec := range []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()} {
 			wg.Go(func() {
-				cl, err := kgo.NewClient(kgo.SeedBrokers(s.addr.String()), kgo.DisableIdempotentWrite(), kgo.ProducerBatchCompression(codec), kgo.DefaultProduceTopic("t"))
+				cl, err := kgo.NewClient(kgo.SeedBrokers(s.addr().String()), kgo.DisableIdempotentWrite(), kgo.ProducerBatchCompression(codec), kgo.DefaultProduceTopic("t"))
 				if err != nil {
 					t.Error(err)
 					return
@@ -217,7 +228,7 @@ func TestRealClients(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		cl, err := kgo.NewClient(kgo.SeedBrokers(s.addr.String()), kgo.ConsumeTopics("t"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		cl, err := kgo.NewClient(kgo.SeedBrokers(s.addr().String()), kgo.ConsumeTopics("t"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,7 +354,7 @@ func TestIdleConnections(t *testing.T) {
 		goroutines, threads := runtime.NumGoroutine(), threadCount(t)
 		var all []*net.TCPConn
 		for range 2000 {
-			c, err := net.Dial("tcp", s.addr.String())
+			c, err := net.Dial("tcp", s.addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}

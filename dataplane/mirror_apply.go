@@ -1,12 +1,9 @@
 package dataplane
 
 import (
-	"errors"
 	"slices"
 
-	"lockstep/internal/watermark"
 	"lockstep/internal/wire"
-	"lockstep/segment"
 )
 
 // sendFetch asks for everything that may be fetched on a data lane.
@@ -371,82 +368,6 @@ func (x *lanes) roomFor(c *Core, p *Partition) {
 	c.mirrorRecords(s, rest, f, high, start)
 	f.Release()
 	c.wantLane(s.lane)
-}
-
-// cutLog truncates a mirrored log off the ring, once its appends have ended.
-func (c *Core) cutLog(s *session) {
-	p := s.p
-	p.lock()
-	var t segment.Truncation
-	var err error
-	if s.full {
-		t, err = p.log.RestartPlan(s.cutAt)
-	} else {
-		t, err = p.log.TruncatePlan(max(s.cutAt, 0))
-	}
-	p.unlock()
-	if errors.Is(err, segment.ErrBusy) {
-		s.timer.owner = s
-		c.timers.arm(&s.timer, c.now+1e6)
-		return
-	}
-	if err != nil {
-		s.state = sessionHeld
-		return
-	}
-	c.eng.background(jobGrow, func() {
-		t.Do()
-		p.lock()
-		err := p.log.Truncated(t)
-		lost := int64(0)
-		if err == nil {
-			lost = p.clamp(t.End())
-		}
-		p.unlock()
-		if lost > 0 {
-			c.eng.o.Log.Warn("the source dropped records that were below our high watermark (unclean leader election); followed it",
-				"topic", p.topic, "partition", p.index, "truncated_to", t.End(), "records", lost)
-		}
-		c.inbox.put(note{kind: noteCall, fn: func(c *Core) { c.truncated(s, err) }})
-	})
-}
-
-// clamp follows a truncation in everything that names an offset (R1, R26). [L]
-func (p *Partition) clamp(to int64) (lost int64) {
-	d := p.down
-	f := watermark.Following{Mark: p.high.Load(), Followers: p.local.ISR}
-	if d != nil {
-		f.Tracked, f.LEOAtElection, f.Reported = max(d.tracked, 0), d.leoAtElection, d.reportedLEO
-	}
-	f, lost = watermark.Truncated(f, to)
-	p.high.Reset(f.Mark)
-	p.end.Reset(min(p.end.Load(), to))
-	if d != nil {
-		d.tracked, d.leoAtElection, d.reportedLEO = f.Tracked, f.LEOAtElection, f.Reported
-		d.lostAcked += lost
-		d.alignedEpoch = -1 // earlier reports are void: they named another log
-	}
-	return lost
-}
-
-func (c *Core) truncated(s *session, err error) {
-	if c.lanes.sessions[s.p] != s {
-		return
-	}
-	if err != nil {
-		s.state = sessionHeld
-		c.eng.o.Log.Error("mirrored log could not be truncated", "topic", s.p.topic, "partition", s.p.index, "error", err)
-		return
-	}
-	s.state = sessionReady
-	c.wantLane(s.lane)
-}
-
-// expired: a truncation that met a busy log tries again.
-func (s *session) expired(c *Core) {
-	if s.state == sessionTruncating && c.lanes.sessions[s.p] == s {
-		c.cutLog(s)
-	}
 }
 
 // sessionLost: the lane's connection is gone; what was learnt from it is old.
