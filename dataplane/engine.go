@@ -52,7 +52,7 @@ type Options struct {
 	FetchMaxBytes   int  // fetch.max.bytes
 	Unstable        bool // unstable.api.versions.enable
 	Dirs            []*segment.Dir
-	Settings        func(configs map[string]string) TopicSettings
+	Settings        func(topic, cluster map[string]string) TopicSettings // configs of a topic, and the cluster-wide dynamic ones
 	Inflate         func(codec int8, src []byte, limit int) ([]byte, error)
 	MayReport       func(mirror string) bool // R3: nil allows all, as Kafka without an authorizer
 	Views           Views

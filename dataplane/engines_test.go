@@ -103,7 +103,7 @@ func serve(t *testing.T, name string, reactors int) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.e.Open(testSettings(nil).Segment, func(int, int, segment.RecoveryStats) {}); err != nil {
+	if err := s.e.Open(testSettings(nil, nil).Segment, func(int, int, segment.RecoveryStats) {}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.e.Start(func(pool *ioring.Pool) (ioring.Engine, error) {
@@ -268,7 +268,9 @@ func TestRawConnections(t *testing.T) {
 
 		half := s.dial()
 		p := consume(0, 1)
-		ask := func(b []byte) []byte { return wire.AppendFetchRequest(b, 12, &p, []wire.FetchTarget{target("t", 0, 0)}, nil) }
+		ask := func(b []byte) []byte {
+			return wire.AppendFetchRequest(b, 12, &p, []wire.FetchTarget{target("t", 0, 0)}, nil)
+		}
 		half.put(half.request(wire.KeyFetch, 12, ask))
 		_, body := half.answer(wire.KeyFetch, 12)
 		if len(body) < 700_000/3*3 {

@@ -87,7 +87,7 @@ func (e *Engine) addMissing(c *Core, name string) {
 		return
 	}
 	d := &viewDelta{index: e.view.Index()}
-	e.applyTopic(c, meta.TopicChange{Old: t, New: t}, d)
+	e.applyTopic(c, meta.TopicChange{Old: t, New: t}, e.view.BrokerConfig(), d)
 	e.spread(c, d)
 	e.assignSources()
 }

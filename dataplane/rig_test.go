@@ -86,7 +86,7 @@ func (f *facts) register(t testing.TB, mirror, topic string) int64 {
 	return res.Items[0].Number
 }
 
-func testSettings(configs map[string]string) TopicSettings {
+func testSettings(configs, _ map[string]string) TopicSettings {
 	minISR, _ := strconv.Atoi(configs["min.insync.replicas"])
 	durable := configs["flush.ack"] == "durable"
 	return TopicSettings{
@@ -166,7 +166,7 @@ func newRig(t testing.TB, reactors int, topics ...string) *rig {
 	for i, c := range r.e.cores {
 		c.SetWake(func() { r.wakes[i] = true })
 	}
-	if err := r.e.Open(testSettings(nil).Segment, func(int, int, segment.RecoveryStats) {}); err != nil {
+	if err := r.e.Open(testSettings(nil, nil).Segment, func(int, int, segment.RecoveryStats) {}); err != nil {
 		t.Fatal(err)
 	}
 	r.publish()

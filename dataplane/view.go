@@ -32,8 +32,14 @@ func applyView(c *Core) {
 		return
 	}
 	d := &viewDelta{index: next.Index()}
-	for _, change := range meta.Diff(e.view, next).Topics {
-		e.applyTopic(c, change, d)
+	changes := meta.Diff(e.view, next)
+	for _, change := range changes.Topics {
+		e.applyTopic(c, change, next.BrokerConfig(), d)
+	}
+	if changes.Configs { // defaults of every topic may have changed
+		for t := range next.Topics() {
+			e.applyTopic(c, meta.TopicChange{Old: t, New: t}, next.BrokerConfig(), d)
+		}
 	}
 	e.mu.Lock()
 	e.view = next
@@ -76,7 +82,7 @@ func (d *directory) apply(x *viewDelta) {
 }
 
 // applyTopic changes the partitions of one topic.
-func (e *Engine) applyTopic(c *Core, change meta.TopicChange, d *viewDelta) {
+func (e *Engine) applyTopic(c *Core, change meta.TopicChange, cluster map[string]string, d *viewDelta) {
 	var had *topic
 	if change.Old != nil {
 		had = e.all.byID[change.Old.ID]
@@ -94,7 +100,7 @@ func (e *Engine) applyTopic(c *Core, change meta.TopicChange, d *viewDelta) {
 		return
 	}
 	t := change.New
-	settings := e.o.Settings(t.Configs)
+	settings := e.o.Settings(t.Configs, cluster)
 	now := &topic{name: t.Name, id: t.ID, parts: make([]*Partition, len(t.Partitions))}
 	for i, mp := range t.Partitions {
 		if had != nil && i < len(had.parts) {

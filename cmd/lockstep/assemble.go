@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -136,7 +137,7 @@ func (b *broker) openEngine() error {
 		return err
 	}
 	began, last := time.Now(), time.Now()
-	return b.engine.Open(b.settings(nil).Segment, func(done, total int, stats segment.RecoveryStats) {
+	return b.engine.Open(b.settings(nil, nil).Segment, func(done, total int, stats segment.RecoveryStats) {
 		if stats.TornBytes > 0 {
 			b.log.Warn("torn tail cut after a crash", "bytes", stats.TornBytes, "log", done)
 		}
@@ -422,10 +423,21 @@ func newID() (u [16]byte) {
 	return u
 }
 
-// settings is a topic's configuration as the data plane needs it. A View holds
-// only what was validated; should a value be bad all the same, the defaults
-// hold and the log says so.
-func (b *broker) settings(configs map[string]string) dataplane.TopicSettings {
+// settings is a topic's configuration as the data plane needs it: its own over
+// the cluster's dynamic defaults over the file's. A View holds only what was
+// validated; should a value be bad all the same, the defaults hold and the log
+// says so.
+func (b *broker) settings(configs, cluster map[string]string) dataplane.TopicSettings {
+	if len(cluster) > 0 {
+		own := configs
+		configs = map[string]string{}
+		for _, name := range config.TopicNames() {
+			if v, ok := cluster[name]; ok {
+				configs[name] = v
+			}
+		}
+		maps.Copy(configs, own)
+	}
 	t, err := config.TopicOf(&b.cfg, configs)
 	if err != nil {
 		b.log.Error("topic configuration not understood; defaults hold", "error", err)

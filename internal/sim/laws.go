@@ -181,7 +181,7 @@ func (w *World) audit(disk *segment.MemFS, keep bool) (lost bool) {
 	dir, err := segment.OpenDir(copyOf, "/d", segment.DirOptions{ClusterID: w.src.name, NodeID: 1})
 	w.must(err)
 	for _, p := range w.model.parts {
-		l, _, err := dir.OpenLog(segment.LogID{Topic: p.topic, Partition: p.index, TopicID: p.id}, w.src.settings(nil).Segment, w.wall())
+		l, _, err := dir.OpenLog(segment.LogID{Topic: p.topic, Partition: p.index, TopicID: p.id}, w.src.settings(nil, nil).Segment, w.wall())
 		w.check(err == nil, "AckedSurvives", p.topic, p.index, ": recovery: ", err)
 		end := l.Start()
 		for end < l.End() {

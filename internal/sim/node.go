@@ -88,7 +88,7 @@ func (n *node) start() {
 		c.SetWake(func() { k.awake = true })
 		n.kernels = append(n.kernels, k)
 	}
-	w.must(n.eng.Open(n.settings(nil).Segment, func(int, int, segment.RecoveryStats) {}))
+	w.must(n.eng.Open(n.settings(nil, nil).Segment, func(int, int, segment.RecoveryStats) {}))
 	inc := [16]byte{byte(n.life), byte(n.life >> 8), 1}
 	reg := n.apply(&msg.RegisterBrokerCommand{BrokerId: 1, IncarnationId: inc, Host: "h", Port: int32(n.addr.Port())})
 	n.apply(&msg.UnfenceBrokerCommand{BrokerId: 1, BrokerEpoch: reg.Number})
@@ -126,7 +126,7 @@ func (n *node) runJob() bool {
 	return true
 }
 
-func (n *node) settings(configs map[string]string) dataplane.TopicSettings {
+func (n *node) settings(configs, _ map[string]string) dataplane.TopicSettings {
 	minISR, _ := strconv.Atoi(configs["min.insync.replicas"])
 	return dataplane.TopicSettings{
 		Segment: segment.Config{SegmentBytes: segmentBytes, IndexIntervalBytes: 512, RetentionMs: -1, RetentionBytes: -1,
