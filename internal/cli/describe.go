@@ -76,7 +76,7 @@ func (m *Mirrors) describeKIP(d *Description) {
 		}
 		m.P.Table([]Column{{"MIRROR", 30}, {"TOPIC", 40}, {"PARTITION", 10}, {"SOURCE-OFFSET", 15}, {"DESTINATION-OFFSET", 18}, {"LAG", 10}, {"STATE", 12}}, rows)
 	}
-	m.notes(d)
+	m.notes(d, m.P.Note) // beside the answer: scripts read its columns
 }
 
 func (m *Mirrors) describeFailed(d *Description) {
@@ -120,7 +120,7 @@ func (m *Mirrors) describeFull(d *Description) {
 		}
 		m.P.Table(Columns("MIRROR", "TOPIC", "PARTITION", "STATE", "DESIRED", "EFFECTIVE", "SOURCE-OFFSET", "DESTINATION-OFFSET", "LAG", "LAST-CONTACT"), rows)
 	}
-	m.notes(d)
+	m.notes(d, m.P.Line)
 	if len(d.Registrations) > 0 {
 		m.P.Line("Registered here, acks=all waits for them:")
 		var rows [][]string
@@ -138,18 +138,18 @@ func (m *Mirrors) describeFull(d *Description) {
 	}
 }
 
-// notes writes the remark of each topic, once, and losses.
-func (m *Mirrors) notes(d *Description) {
+// notes says the remarks on each topic, once, and losses.
+func (m *Mirrors) notes(d *Description, say func(format string, args ...any)) {
 	last := ""
 	for _, p := range d.Partitions {
 		if p.Topic != last {
 			for _, a := range p.Annotations {
-				m.P.Line("%s: %s", p.Topic, a)
+				say("%s: %s", p.Topic, a)
 			}
 		}
 		last = p.Topic
 		if p.LostAckedRecords {
-			m.P.Line("%s-%d: this destination has lost acknowledged records", p.Topic, p.Partition)
+			say("%s-%d: this destination has lost acknowledged records", p.Topic, p.Partition)
 		}
 	}
 }
