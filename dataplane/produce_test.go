@@ -283,3 +283,11 @@ func TestLockHeld(t *testing.T) {
 	_, got := r.fetched(k, 13)
 	want(t, "below the mark", got[0].next, 5)
 }
+
+// TestOnePartitionPerLog: the first View brings topics and defaults together,
+// and makes each partition once; two objects over one log would gate and flush
+// apart.
+func TestOnePartitionPerLog(t *testing.T) {
+	r := newRig(t, 1, "t")
+	want(t, "partitions", len(r.e.parts), 2)
+}

@@ -38,6 +38,9 @@ func applyView(c *Core) {
 	}
 	if changes.Configs { // defaults of every topic may have changed
 		for t := range next.Topics() {
+			if t.Index > e.view.Index() {
+				continue // done above; a second time would make new partitions anew, two objects over one log
+			}
 			e.applyTopic(c, meta.TopicChange{Old: t, New: t}, next.BrokerConfig(), d)
 		}
 	}
