@@ -32,7 +32,8 @@ type conn struct {
 	answers  []*answer
 	out      outbox
 	listener int32
-	lane     *lane // a mirror's connection to its source; nil for a client
+	session  *fetchSession // of a mirror that fetches from us
+	lane     *lane         // a mirror's connection to its source; nil for a client
 }
 
 // outbox is what is being sent: answers whose bytes are in flight.

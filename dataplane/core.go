@@ -45,6 +45,7 @@ type Core struct {
 	fetches   *fetch
 	lanes     lanes
 	populates populates
+	sessions  int32 // fetch sessions given out
 	stopping  bool
 	quit      bool
 	gone      chan struct{} // closed when the shard has ended

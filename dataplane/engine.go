@@ -101,7 +101,7 @@ type Engine struct {
 	view  *meta.View // the last one applied
 
 	targets sources
-	answer  atomic.Uint64 // highest index at which a Register was answered OK
+	answer  atomic.Uint64                    // highest index at which a Register was answered OK
 	failed  sync.Map                         // *segment.Dir that has been told of
 	marks   map[segment.TopicPartition]int64 // high watermarks of the last run
 	cold    chan coldJob

@@ -6,53 +6,6 @@ import (
 	"lockstep/internal/wire"
 )
 
-// sendFetch asks for everything that may be fetched on a data lane.
-func (c *Core) sendFetch(l *lane) {
-	if l.inFlight > 0 {
-		return
-	}
-	x := &c.lanes
-	x.targets, x.reports, x.offsets, x.isr = x.targets[:0], x.reports[:0], x.offsets[:0], x.isr[:0]
-	soonest, wait := int64(0), int32(mirrorWaitMS)
-	for _, s := range l.sessions {
-		if s.state != sessionReady {
-			continue
-		}
-		if s.until > c.now {
-			if soonest == 0 || s.until < soonest {
-				soonest = s.until
-			}
-			continue
-		}
-		p := s.p
-		p.lock()
-		if r := p.role.Load(); r.tracking && p.down != nil && p.down.owner == s && p.down.run {
-			x.targets = append(x.targets, s.target(r, l.version))
-			if p.down.sync && l.version >= 20 {
-				c.buildReport(p, r)
-			} else {
-				wait = mirrorWaitSoonMS
-			}
-		}
-		p.unlock()
-	}
-	if len(x.targets) == 0 {
-		c.timers.arm(&l.timer, max(soonest, c.now+sessionBackoff))
-		return
-	}
-	if soonest > 0 {
-		soonest = min(soonest, c.now+reportRepeat)
-	}
-	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, MaxWaitMs: wait, MinBytes: 1,
-		MaxBytes: mirrorFetchBytes, SessionEpoch: -1}
-	if len(x.reports) > 0 {
-		params.MirrorName, params.ClusterID = l.key.mirror, l.cluster
-	}
-	c.sendOn(l, wire.KeyFetch, l.version, requestRoom(x.targets, x.reports, l), func(b []byte) []byte {
-		return wire.AppendFetchRequest(b, l.version, &params, x.targets, x.reports)
-	})
-}
-
 func requestRoom(targets []wire.FetchTarget, reports []wire.Report, l *lane) int {
 	n := 128 + len(l.key.mirror) + len(l.cluster)
 	for i := range targets {
@@ -422,6 +375,7 @@ func (c *Core) detach(p *Partition) {
 		s.frame.Release()
 		s.frame, s.rest = nil, nil
 	}
+	l.forget(s)
 	if len(l.sessions) == 0 {
 		c.dropLane(l)
 	}

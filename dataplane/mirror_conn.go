@@ -34,7 +34,11 @@ type lane struct {
 	dirty     []*Partition // report lane: something to say
 	queued    bool         // in lanes.flushing
 	dropped   bool
-	users     int // report lane: sessions that speak on it
+
+	sessionID, sessionEpoch int32 // data lane: fetch session with the source
+	forgotten               []wire.ForgottenPartition
+
+	users int // report lane: sessions that speak on it
 }
 
 type laneState uint8
@@ -106,6 +110,7 @@ func (l *lanes) connected(c *Core, ev *ioring.Event) {
 	x.cn.lane = x
 	x.state = laneGreeting
 	x.corr, x.inFlight, x.answeredC = 0, 0, 0
+	x.beginSession()
 	c.sendOn(x, wire.KeyApiVersions, 0, 64, func(b []byte) []byte { return b })
 }
 
@@ -216,7 +221,9 @@ func (x *lanes) frame(c *Core, l *lane, frame []byte, f *frame) {
 	c.takeAnswers(l, &res)
 	if !l.key.report {
 		c.m.mirrorFetches.Add(1)
-		c.takeFetched(l, &res, f)
+		if l.sessionAnswered(&res) {
+			c.takeFetched(l, &res, f)
+		}
 		c.wantLane(l)
 	} else if len(l.dirty) > 0 {
 		c.wantLane(l)

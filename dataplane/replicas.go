@@ -120,23 +120,34 @@ func (c *Core) unknownMirror() wire.ErrorCode {
 	return wire.ErrInvalidSyncRegistration
 }
 
-// mayReadAhead: a fetch reads to the log end only for partitions whose
-// registered mirror it names and reports for; otherwise to the mark, like any
+// markAhead lets a fetch read to the log end where it names a registered mirror
+// and reports for the partition; everywhere else it reads to the mark, like any
 // consumer.
-func (c *Core) mayReadAhead(f *fetch, p *Partition) bool {
-	name := string(f.req.Mirror.MirrorName)
+func (c *Core) markAhead(f *fetch, req *wire.FetchRequest) {
+	name, cluster := string(req.Mirror.MirrorName), string(req.Mirror.ClusterID)
+	for i := range f.parts {
+		f.parts[i].ahead = false
+	}
 	if c.eng.o.MayReport != nil && !c.eng.o.MayReport(name) {
-		return false
+		return
 	}
-	named := false
-	for it := f.req.Mirror.Reports(); it.Next() && !named; {
-		named = it.TopicID == p.id && it.Partition == p.index
+	k := 0 // reports come in the order of the partitions, most of the time
+	for it := req.Mirror.Reports(); it.Next(); {
+		for n := range f.parts {
+			x := &f.parts[(k+n)%len(f.parts)]
+			if x.p != nil && x.p.id == it.TopicID && x.index == it.Partition {
+				x.ahead = x.p.registered(name, cluster)
+				k += n + 1
+				break
+			}
+		}
 	}
-	if !named {
-		return false
-	}
+}
+
+// registered tells whether a mirror of that cluster gates this partition.
+func (p *Partition) registered(name, cluster string) bool {
 	p.lock()
 	defer p.unlock()
 	i := p.mirrorIndex(name)
-	return i >= 0 && (len(f.req.Mirror.ClusterID) == 0 || string(f.req.Mirror.ClusterID) == p.fences[i].clusterID)
+	return i >= 0 && (cluster == "" || cluster == p.fences[i].clusterID)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,6 +97,7 @@ func TestStoppedDestinationHoldsAcks(t *testing.T) {
 	if err := p.dst.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "every thread stands still", 5*time.Second, p.dst.stopped) // kill(2) returns before they do
 	for range 5 {
 		if err := c.send(14, "orders", id, 0, 30*time.Second, []byte("while stopped")); err != nil {
 			t.Fatal(err)
@@ -235,6 +237,18 @@ func TestConsumersGoOnAtTheSameOffsets(t *testing.T) {
 			delete(at, string(r.Value))
 		})
 	}
+}
+
+// stopped tells whether every thread of the process is stopped.
+func (n *node) stopped() bool {
+	names, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.cmd.Process.Pid))
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if i := bytes.LastIndexByte(b, ')'); err != nil || i < 0 || !bytes.HasPrefix(b[i:], []byte(") T")) {
+			return false
+		}
+	}
+	return len(names) > 0
 }
 
 func eventually(t *testing.T, what string, limit time.Duration, cond func() bool) {

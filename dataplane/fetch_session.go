@@ -1,0 +1,108 @@
+package dataplane
+
+import (
+	"lockstep/internal/wire"
+)
+
+// fetchSession is an incremental fetch session (KIP-227) of a mirror: the
+// request names what has changed, the answer what is new. It lives on its
+// connection and ends with it, so it needs no table and no eviction. Clients
+// get none: they are answered id 0 and send whole requests.
+type fetchSession struct {
+	id    int32
+	epoch int32 // expected next
+	start int   // where the next answer begins to read
+	busy  bool  // a request of it is parked
+	parts []fetchPart
+	at    map[sessionKey]int // place in parts
+}
+
+type sessionKey struct {
+	id    [16]byte
+	index int32
+}
+
+// sessionVersion is the first version whose sessions we keep: by topic id.
+const sessionVersion = 13
+
+// enterSession makes, continues or ends a session by what the request says.
+func (c *Core) enterSession(cn *conn, f *fetch, req *wire.FetchRequest) wire.ErrorCode {
+	switch {
+	case req.SessionID == 0 && req.SessionEpoch > 0:
+		return wire.ErrFetchSessionIdNotFound
+	case req.SessionID == 0:
+		if !f.mirror || f.version < sessionVersion || req.SessionEpoch < 0 || req.NumPartitions == 0 {
+			return wire.ErrNone
+		}
+		if cn.session != nil && cn.session.busy {
+			return wire.ErrInvalidFetchSessionEpoch
+		}
+		c.sessions++
+		cn.session = &fetchSession{id: c.sessions & (1<<31 - 1), epoch: 1, at: map[sessionKey]int{}}
+	case cn.session == nil || cn.session.id != req.SessionID:
+		return wire.ErrFetchSessionIdNotFound
+	case req.SessionEpoch < 0:
+		if cn.session.busy {
+			return wire.ErrInvalidFetchSessionEpoch
+		}
+		cn.session = nil
+		return wire.ErrNone
+	case cn.session.busy || cn.session.epoch != req.SessionEpoch:
+		return wire.ErrInvalidFetchSessionEpoch
+	default:
+		cn.session.epoch = max(1, (cn.session.epoch+1)&(1<<31-1))
+	}
+	s := cn.session
+	s.forget(req)
+	for it := req.Partitions(); it.Next(); {
+		s.put(c.fetchPart(&it, f.version))
+	}
+	s.busy = true
+	f.session, f.parts = s, s.parts
+	return wire.ErrNone
+}
+
+// put adds a partition or moves it. One that a request names is told of in its
+// answer, whether or not there is anything new.
+func (s *fetchSession) put(x fetchPart) {
+	key := sessionKey{x.id, x.index}
+	i, known := s.at[key]
+	if !known {
+		s.at[key] = len(s.parts)
+		s.parts = append(s.parts, x)
+		return
+	}
+	s.parts[i] = x
+}
+
+// forget takes partitions out.
+func (s *fetchSession) forget(req *wire.FetchRequest) {
+	for it := req.Forgotten(); it.Next(); {
+		key := sessionKey{it.TopicID(), it.Partition}
+		i, known := s.at[key]
+		if !known {
+			continue
+		}
+		last := len(s.parts) - 1
+		s.parts[i] = s.parts[last]
+		s.at[sessionKey{s.parts[i].id, s.parts[i].index}] = i
+		s.parts[last] = fetchPart{}
+		s.parts = s.parts[:last]
+		delete(s.at, key)
+		s.start = 0
+	}
+}
+
+// refuseSession answers a request of a session that is not there, or not at
+// this epoch: the peer begins anew.
+func (c *Core) refuseSession(f *fetch, code wire.ErrorCode) {
+	v, a := f.version, f.ans
+	b := wire.BeginResponse(c.room(a, 128+48*len(f.reports)), wire.KeyFetch, v, f.corr)
+	b = wire.AppendFetchHead(b, v, 0, code, 0, 0)
+	b = wire.AppendFetchTail(b, v, nil, f.reports)
+	wire.EndResponse(b, 0, 0)
+	a.fill(b)
+	a.parked = nil
+	c.freeFetch(f)
+	c.done(a)
+}
