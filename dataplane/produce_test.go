@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -284,10 +285,14 @@ func TestLockHeld(t *testing.T) {
 	want(t, "below the mark", got[0].next, 5)
 }
 
-// TestOnePartitionPerLog: the first View brings topics and defaults together,
+// TestOnePartitionPerLog: a View far ahead brings topics and defaults together,
 // and makes each partition once; two objects over one log would gate and flush
 // apart.
 func TestOnePartitionPerLog(t *testing.T) {
-	r := newRig(t, 1, "t")
-	want(t, "partitions", len(r.e.parts), 2)
+	r := newRig(t, 1)
+	for i := range 100 {
+		r.facts.topic(t, fmt.Sprint("t", i), 2)
+	}
+	r.publish()
+	want(t, "partitions", len(r.e.parts), 200)
 }

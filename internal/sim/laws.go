@@ -28,9 +28,15 @@ type part struct {
 	where map[uint64]int64 // and back
 	acked map[int64]bool   // offsets acknowledged to acks=all
 	gated int64            // the highest watermark the laws have agreed to
-	high  int64            // last seen, of this life
-	end   int64
-	life  int
+	seen                   // at the source
+	copy  seen             // at the second broker
+	held  int64            // the longest log there since the source's life began
+}
+
+// seen is where a broker's marks were when they were last looked at.
+type seen struct {
+	high, end int64
+	life      int
 }
 
 // observe notes that a record lies at an offset, as told by an answer, a read
@@ -80,8 +86,11 @@ func (w *World) laws() {
 			p.gated = st.High
 		}
 	}
-	for _, k := range n.kernels {
-		w.check(k.core.Pool().InUse() <= frameMemory, "LimitsHold", k.core.Pool().InUse(), " bytes of frames")
+	w.pairLaws()
+	for _, n := range w.nodes {
+		for _, k := range n.kernels {
+			w.check(k.core.Pool().InUse() <= frameMemory, "LimitsHold", k.core.Pool().InUse(), " bytes of frames")
+		}
 	}
 	w.model.applied = n.eng.Applied()
 }
@@ -101,6 +110,9 @@ func (w *World) gate(p *part, st status.Partition) {
 	}
 	for _, reg := range w.inForce(p.id, w.model.applied) {
 		said := int64(0)
+		if reg.Mirror == pairName {
+			said = p.held
+		}
 		for _, m := range w.mirrors {
 			if m.name == reg.Mirror && m.cluster == reg.ClusterID {
 				for e := range epochs {
@@ -167,8 +179,8 @@ func (w *World) acked(p *part, offset int64) {
 
 // read is told of each range that a reader without a right to more has read.
 // NoReadAboveWatermark.
-func (w *World) read(p *part, next, told int64) {
-	st, _ := w.src.eng.Status(p.id, p.index)
+func (w *World) read(n *node, p *part, next, told int64) {
+	st, _ := n.eng.Status(p.id, p.index)
 	w.check(told <= st.High, "NoReadAboveWatermark", p.topic, p.index, ": told ", told, ", the mark is ", st.High)
 	w.check(next <= told, "NoReadAboveWatermark", p.topic, p.index, ": read up to ", next, " with the mark at ", told)
 }
@@ -216,7 +228,7 @@ func (p *part) forget(end int64) (lost bool) {
 			lost = true
 		}
 	}
-	p.gated = min(p.gated, end)
+	p.gated, p.held = min(p.gated, end), min(p.copy.end, end)
 	return lost
 }
 
@@ -224,7 +236,7 @@ func (p *part) forget(end int64) (lost bool) {
 // the log end.
 func (w *World) caughtUp() bool {
 	for _, p := range w.model.parts {
-		if st, ok := w.src.eng.Status(p.id, p.index); !ok || st.High != st.End {
+		if st, ok := w.src.eng.Status(p.id, p.index); !ok || st.High != st.End || !w.mirrored(p, st.End) {
 			return false
 		}
 	}
@@ -236,6 +248,24 @@ func (w *World) where() (s string) {
 	for _, p := range w.model.parts {
 		st, ok := w.src.eng.Status(p.id, p.index)
 		s += fmt.Sprintf(" %s-%d %v high %d end %d durable %d %s leader %v;", p.topic, p.index, ok, st.High, st.End, st.Durable, st.Frozen, st.Leader)
+		if w.dst != nil {
+			c, _ := w.dst.eng.Status(p.id, p.index)
+			s += fmt.Sprintf(" copy high %d end %d durable %d %+v;", c.High, c.End, c.Durable, c.Mirror)
+		}
+	}
+	return s
+}
+
+// debtors tells who waits for an answer.
+func (w *World) debtors() (s string) {
+	for _, c := range w.clients {
+		if c.owed() > 0 {
+			s += fmt.Sprintf(" %T", c)
+			if x, ok := c.(interface{ node() *node }); ok {
+				s += " of " + x.node().name
+			}
+			s += fmt.Sprintf(" waits for %d;", c.owed())
+		}
 	}
 	return s
 }

@@ -15,6 +15,7 @@ type asked struct {
 // link is a client's connection: requests out in pieces, answers in, in order.
 type link struct {
 	w    *World
+	n    *node // nil: the source
 	e    *end
 	out  []byte
 	in   []byte
@@ -23,10 +24,18 @@ type link struct {
 	lazy int // acts for which nothing is read
 }
 
+// node is the broker it speaks to.
+func (l *link) node() *node {
+	if l.n == nil {
+		return l.w.src
+	}
+	return l.n
+}
+
 func (l *link) up() bool { return l.e != nil }
 
 func (l *link) open() {
-	l.e = l.w.dial()
+	l.e = l.w.dial(l.node())
 	l.corr = 0
 }
 

@@ -228,7 +228,7 @@ func (m *mirrorModel) take(c *copyOf, it *wire.FetchResponseIter, epoch int32) {
 		}
 	})
 	if next > c.leo[0] && !w.everGated(c.p.id, m.name, m.applied) {
-		w.read(c.p, next, it.HighWatermark)
+		w.read(w.src, c.p, next, it.HighWatermark)
 	}
 	c.leo[0], c.aligned = next, epoch
 }

@@ -26,7 +26,11 @@ func (w *World) build() {
 		w.check(res.ErrorCode == 0 && res.Items[0].ErrorCode == 0, "TheWorldWorks", "create: ", res)
 	}
 	n.publish()
+	w.nodes = []*node{n}
 	w.people()
+	if w.cfg.Pair {
+		w.buildPair()
+	}
 }
 
 func (w *World) people() {
@@ -82,24 +86,22 @@ func (w *World) releaseAll() {
 	for _, m := range w.mirrors {
 		w.src.apply(&msg.ReleaseSyncCommand{Mirror: m.name})
 	}
+	w.src.apply(&msg.ReleaseSyncCommand{Mirror: pairName})
 }
 
 var errFault = errors.New("input/output error")
 
 // fault is what the world does to a broker.
-func (w *World) fault() {
-	n := w.src
+func (w *World) fault(n *node) {
 	if n.broken && w.rnd.IntN(4) > 0 {
-		w.restart(w.rnd.IntN(2) == 0)
+		w.restart(n, w.power())
 		return
 	}
 	switch x := w.rnd.IntN(100); {
 	case x < 45:
-		for _, e := range n.fds { // any one; the map's order must not matter
-			e = w.lowest(n)
-			w.note("a connection is reset")
-			e.reset()
-			break
+		if len(n.fds) > 0 {
+			w.note("a connection of %s is reset", n.name)
+			w.anyOf(n).reset()
 		}
 	case x < 60:
 		n.disk.SetShort(func(size int) int { return w.some(size) })
@@ -114,14 +116,14 @@ func (w *World) fault() {
 			return nil
 		})
 	case x < 88:
-		w.breakDisk()
+		w.breakDisk(n)
 	default:
-		w.restart(w.rnd.IntN(2) == 0)
+		w.restart(n, w.power())
 	}
 }
 
-// lowest is the open connection of a random descriptor.
-func (w *World) lowest(n *node) *end {
+// anyOf is a random open connection.
+func (w *World) anyOf(n *node) *end {
 	for fd := int32(3 + w.rnd.IntN(24)); ; fd = 3 + (fd-2)%24 {
 		if e := n.fds[fd]; e != nil {
 			return e
@@ -130,8 +132,7 @@ func (w *World) lowest(n *node) *end {
 }
 
 // breakDisk lets one write or flush of a log fail.
-func (w *World) breakDisk() {
-	n := w.src
+func (w *World) breakDisk(n *node) {
 	what := []string{"pwritev", "datasync"}[w.rnd.IntN(2)]
 	w.note("the next %s fails", what)
 	n.disk.SetFault(func(op, name string) error {
@@ -143,14 +144,20 @@ func (w *World) breakDisk() {
 	})
 }
 
+// power tells whether a crash takes the power, too. With a pair of clusters only
+// if what is acknowledged is durable: else the two may rightly differ.
+func (w *World) power() bool { return w.rnd.IntN(2) == 0 && (w.cfg.Durable || !w.cfg.Pair) }
+
 // restart ends a life and begins the next.
-func (w *World) restart(power bool) {
-	w.note("crash, power lost: %v", power)
-	w.src.crash(power)
-	lost := w.audit(w.src.disk, !power || w.cfg.Durable)
-	for _, c := range w.clients {
-		c.cut(lost)
+func (w *World) restart(n *node, power bool) {
+	w.note("%s crashes, power lost: %v", n.name, power)
+	n.crash(power)
+	if n == w.src {
+		lost := w.audit(n.disk, !power || w.cfg.Durable)
+		for _, c := range w.clients {
+			c.cut(lost)
+		}
+		w.model.applied = 0
 	}
-	w.src.start()
-	w.model.applied = 0
+	n.start()
 }

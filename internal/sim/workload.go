@@ -205,7 +205,7 @@ func (c *consumer) act() bool {
 	if len(c.wait) > 0 || c.w.calm || len(c.out) > 0 {
 		return moved
 	}
-	st, _ := c.w.src.eng.Status(c.p.id, c.p.index)
+	st, _ := c.node().eng.Status(c.p.id, c.p.index)
 	c.offline = st.Offline
 	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, MaxWaitMs: int32(c.w.rnd.IntN(800)), MinBytes: int32(c.w.rnd.IntN(3000)),
 		MaxBytes: 1 << 20, SessionEpoch: -1}
@@ -225,21 +225,22 @@ func (c *consumer) answered(a asked, body []byte) {
 	w.check(err == nil && it.Next(), "AnswersInOrder", "fetch answer: ", err)
 	if it.Err != wire.ErrNone {
 		// A new leadership may know a lower mark, never a shorter log.
-		w.check(it.Err == wire.ErrNotLeaderOrFollower || it.Err == wire.ErrKafkaStorageError, "PrefixEqualBelowWatermark",
+		w.check(it.Err == wire.ErrNotLeaderOrFollower || it.Err == wire.ErrKafkaStorageError ||
+			c.n != nil && (it.Err == wire.ErrOffsetOutOfRange || it.Err == wire.ErrUnknownTopicId), "PrefixEqualBelowWatermark",
 			c.p.topic, c.p.index, ": read at ", c.at, ": ", it.Err.Name())
 		return
 	}
 	w.check(!c.offline, "FailedDirIsDead", c.p.topic, c.p.index, ": fetch answered well")
 	next := c.at
 	w.ids(it.Records, func(offset int64, id uint64, _ int32) {
-		w.observe(c.p, offset, id, "a consumer")
+		w.observe(c.p, offset, id, "a consumer of "+c.node().name)
 		if offset >= c.at {
 			w.check(offset == next, "PrefixEqualBelowWatermark", c.p.topic, c.p.index, ": a gap, ", next, " then ", offset)
 			next = offset + 1
 		}
 	})
 	if next > c.at {
-		w.read(c.p, next, it.HighWatermark)
+		w.read(c.node(), c.p, next, it.HighWatermark)
 	}
 	c.at = next
 }

@@ -14,7 +14,8 @@ import (
 type Config struct {
 	Reactors int
 	Durable  bool // flush.ack
-	Mirrors  int
+	Mirrors  int  // played by models
+	Pair     bool // and one by a second broker
 	Faults   bool // disk, network, crashes
 	Events   int
 	Whole    bool // keep the whole trace
@@ -23,7 +24,7 @@ type Config struct {
 // Pick draws a shape.
 func Pick(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 7))
-	return Config{Reactors: []int{1, 3}[r.IntN(2)], Durable: r.IntN(3) == 0, Mirrors: r.IntN(3), Faults: r.IntN(3) > 0, Events: 4000}
+	return Config{Reactors: []int{1, 3}[r.IntN(2)], Durable: r.IntN(3) == 0, Mirrors: r.IntN(3), Faults: r.IntN(3) > 0, Pair: r.IntN(2) == 0, Events: 4000}
 }
 
 // World is everything there is, and the order in which it happens.
@@ -33,6 +34,8 @@ type World struct {
 	rnd     *rand.Rand
 	mono    int64
 	src     *node
+	dst     *node // nil without a pair
+	nodes   []*node
 	clients []client
 	mirrors []*mirrorModel
 	model   *model
@@ -116,18 +119,18 @@ func Run(seed uint64, cfg Config) (w *World, err error) {
 
 // event lets one thing happen.
 func (w *World) event() {
+	n := w.nodes[w.rnd.IntN(len(w.nodes))]
 	switch x := w.rnd.IntN(1000); {
 	case x < 500:
-		k := w.src.kernels[w.rnd.IntN(len(w.src.kernels))]
-		k.turn(false)
+		n.kernels[w.rnd.IntN(len(n.kernels))].turn(false)
 	case x < 780:
 		w.clients[w.rnd.IntN(len(w.clients))].act()
 	case x < 850:
-		w.src.runJob()
+		n.runJob()
 	case x < 870:
-		w.src.eng.RunCold()
+		n.eng.RunCold()
 	case x < 900:
-		w.src.publish()
+		n.publish()
 	case x < 960:
 		w.mono += w.rnd.Int64N(3e6)
 	case x < 965:
@@ -135,22 +138,22 @@ func (w *World) event() {
 	case x < 975:
 		w.operate()
 	case x < 985:
-		w.housekeep()
+		n.housekeep()
 	case w.cfg.Faults:
-		w.fault()
+		w.fault(n)
 	}
 }
 
-func (w *World) housekeep() {
-	switch w.rnd.IntN(3) {
+func (n *node) housekeep() {
+	switch n.w.rnd.IntN(3) {
 	case 0:
-		if w.src.dir.Failed() == nil {
-			_ = w.src.eng.Checkpoint() // a directory may fail meanwhile
+		if n.dir.Failed() == nil {
+			_ = n.eng.Checkpoint() // a directory may fail meanwhile
 		}
 	case 1:
-		w.src.eng.FlushAll()
+		n.eng.FlushAll()
 	case 2:
-		w.src.eng.Retain()
+		n.eng.Retain()
 	}
 }
 
@@ -159,13 +162,14 @@ func (w *World) housekeep() {
 func (w *World) settle() {
 	w.calm = true
 	w.note("faults are over")
-	w.src.disk.SetFault(nil)
-	w.src.disk.SetShort(nil)
-	if w.src.broken {
-		w.restart(false)
+	for _, n := range w.nodes {
+		n.disk.SetFault(nil)
+		n.disk.SetShort(nil)
+		if n.broken {
+			w.restart(n, false)
+		}
 	}
 	w.releaseAll()
-	w.src.publish()
 	deadline := w.mono + patience
 	for range settleTurns {
 		if !w.quietStep() && w.owed() == 0 && w.caughtUp() {
@@ -173,19 +177,22 @@ func (w *World) settle() {
 			return
 		}
 		w.laws()
-		w.check(w.mono < deadline, "EveryRequestIsAnswered", w.owed(), " answers are owed;", w.where())
+		w.check(w.mono < deadline, "EveryRequestIsAnswered", w.owed(), " answers are owed;", w.debtors(), w.where())
 	}
-	w.check(false, "EveryRequestIsAnswered", "no end in sight")
+	w.check(false, "EveryRequestIsAnswered", "no end in sight;", w.debtors(), w.where())
 }
 
 // quietStep lets everybody act once, and time pass when nobody can.
 func (w *World) quietStep() bool {
 	moved := false
-	for _, k := range w.src.kernels {
-		moved = k.turn(true) || moved
-	}
-	for w.src.runJob() || w.src.eng.RunCold() {
-		moved = true
+	for _, n := range w.nodes {
+		n.publish()
+		for _, k := range n.kernels {
+			moved = k.turn(true) || moved
+		}
+		for n.runJob() || n.eng.RunCold() {
+			moved = true
+		}
 	}
 	for _, c := range w.clients {
 		for range 8 {
@@ -213,6 +220,11 @@ func (w *World) finish() {
 	for _, c := range w.clients {
 		c.quit()
 	}
+	if w.dst != nil {
+		w.compare(w.dst.disk)
+		w.dst.crash(false)
+		w.nodes = w.nodes[:1]
+	}
 	for range 50 {
 		for _, k := range w.src.kernels {
 			k.turn(true)
@@ -226,17 +238,19 @@ func (w *World) finish() {
 
 // connect opens a connection from a node to whoever listens at addr.
 func (w *World) connect(n *node, addr netip.AddrPort) int32 {
-	if addr != w.src.addr || n == w.src {
-		return -int32(syscall.ECONNREFUSED)
+	for _, to := range w.nodes {
+		if to.addr == addr && to != n && w.rnd.IntN(20) > 0 {
+			a, b := pipe()
+			to.backlog = append(to.backlog, b)
+			return n.install(a)
+		}
 	}
-	a, b := pipe()
-	w.src.backlog = append(w.src.backlog, b)
-	return n.install(a)
+	return -int32(syscall.ECONNREFUSED)
 }
 
 // dial opens a client's connection.
-func (w *World) dial() *end {
+func (w *World) dial(n *node) *end {
 	a, b := pipe()
-	w.src.backlog = append(w.src.backlog, b)
+	n.backlog = append(n.backlog, b)
 	return a
 }
