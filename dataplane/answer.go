@@ -34,6 +34,7 @@ func (c *Core) reserve(cn *conn) *answer {
 		c.freeAnswers, a.next = a.next, nil
 	}
 	a.conn = cn
+	c.owed++
 	cn.answers = append(cn.answers, a)
 	return a
 }
@@ -55,6 +56,7 @@ func (c *Core) abandon(a *answer) {
 
 // free takes an answer back with all it holds.
 func (c *Core) free(a *answer) {
+	c.owed--
 	if a.head != nil {
 		c.answers.Free(a.head)
 	}

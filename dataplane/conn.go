@@ -120,6 +120,10 @@ func (c *Core) received(cn *conn, ev *ioring.Event) {
 // bytes or the connection's room for answers are used up.
 func (c *Core) parse(cn *conn) {
 	for cn.in != nil && !cn.muted && !cn.closing && len(cn.answers) < maxAnswers {
+		if c.owed >= maxOwed {
+			c.starve(cn) // until some are answered
+			break
+		}
 		b := cn.in.buf.Data[cn.at:]
 		if cn.sizeN < 4 {
 			n := copy(cn.size[cn.sizeN:], b)

@@ -46,6 +46,7 @@ type Core struct {
 	lanes     lanes
 	populates populates
 	sessions  int32 // fetch sessions given out
+	owed      int   // answers reserved and not yet sent, of all connections
 	stopping  bool
 	quit      bool
 	gone      chan struct{} // closed when the shard has ended

@@ -12,6 +12,7 @@ const (
 	maxReactors      = 64  // a Mark's interest mask has one bit each
 	maxAnswers       = 128 // requests of one connection that wait for their answer, in order
 	maxSendBytes     = 1 << 20
+	maxOwed          = 100_000 // ... and of all connections of a shard; over it none of them is parsed further
 	sendPieces       = ioring.MaxPieces
 	copyBelow        = 4 << 10 // record bytes up to this are copied behind their header: one piece less
 	maxResponse      = 56 << 20
