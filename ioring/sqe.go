@@ -185,7 +185,9 @@ func (a *sendArea) mem(slot int32) []byte {
 }
 
 func (a *sendArea) fill(slot int32, pieces [][]byte) uint64 {
-	invariant.Check(len(pieces) > 0 && len(pieces) <= MaxPieces, "LimitsHold", len(pieces))
+	if len(pieces) == 0 || len(pieces) > MaxPieces {
+		invariant.Check(false, "LimitsHold", len(pieces))
+	}
 	m := a.mem(slot)
 	iov := unsafe.Slice((*iovec)(unsafe.Pointer(&m[iovOffset])), MaxPieces)
 	for i, p := range pieces {
