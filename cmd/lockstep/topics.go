@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"sort"
@@ -36,7 +37,7 @@ func topicsList(o *cli.Options) *cobra.Command {
 			}
 			list, rows := []topic{}, [][]string(nil)
 			for _, d := range details.Sorted() {
-				t := topic{d.Topic, d.ID.String(), len(d.Partitions), d.Partitions.NumReplicas()}
+				t := topic{d.Topic, topicID(d.ID), len(d.Partitions), d.Partitions.NumReplicas()}
 				list = append(list, t)
 				rows = append(rows, []string{t.Name, strconv.Itoa(t.Partitions), strconv.Itoa(t.ReplicationFactor), t.ID})
 			}
@@ -61,8 +62,12 @@ func topicDetails(ctx context.Context, s *cli.Session, names ...string) (kadm.To
 		return nil, s.Lost("listing topics", err)
 	}
 	for _, n := range names {
-		if d, ok := details[n]; !ok || d.Err != nil {
-			return nil, cli.Fail("topic "+n, errors.Join(d.Err), "lockstep topics list shows what there is")
+		d, ok := details[n]
+		if !ok {
+			d.Err = errors.New("the broker did not answer for it")
+		}
+		if d.Err != nil {
+			return nil, cli.Fail("topic "+n, d.Err, "lockstep topics list shows what there is")
 		}
 	}
 	return details, nil
@@ -240,7 +245,7 @@ func describeTopics(ctx context.Context, s *cli.Session, names []string) ([]topi
 	}
 	list := []topicDescription{}
 	for _, d := range details.Sorted() {
-		t := topicDescription{Name: d.Topic, ID: d.ID.String(), Configs: map[string]string{}}
+		t := topicDescription{Name: d.Topic, ID: topicID(d.ID), Configs: map[string]string{}}
 		for _, r := range configs {
 			for _, c := range r.Configs {
 				if r.Name == d.Topic && c.Source == kmsg.ConfigSourceDynamicTopicConfig {
@@ -256,6 +261,9 @@ func describeTopics(ctx context.Context, s *cli.Session, names []string) ([]topi
 	}
 	return list, nil
 }
+
+// topicID writes an id as Kafka's tools do.
+func topicID(id kadm.TopicID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 // some makes null an empty list.
 func some(list []int32) []int32 { return append([]int32{}, list...) }
