@@ -11,6 +11,7 @@ import (
 	"lockstep/control/remote"
 	"lockstep/internal/meta"
 	"lockstep/internal/mirror"
+	"lockstep/internal/msg"
 	"lockstep/internal/status"
 	"lockstep/plugins/host"
 	"lockstep/plugins/sdk"
@@ -30,6 +31,17 @@ type Data interface {
 	Answered(index uint64)
 }
 
+// Source is a mirror's source cluster as the mirrors need it: *remote.Source.
+type Source interface {
+	ClusterID(ctx context.Context) (string, error)
+	Topics(ctx context.Context, names []string) ([]remote.Topic, error)
+	EarliestOffset(ctx context.Context, topic string, partition int32) (int64, error)
+	Config(ctx context.Context, topic, name string) (string, error)
+	Register(ctx context.Context, req *msg.RegisterMirrorSyncTopicRequest) (*msg.RegisterMirrorSyncTopicResponse, error)
+	Unregister(ctx context.Context, req *msg.UnregisterMirrorSyncTopicRequest) (*msg.UnregisterMirrorSyncTopicResponse, error)
+	Close()
+}
+
 // MirrorOptions is what Mirrors is made of.
 type MirrorOptions struct {
 	NodeID          int32
@@ -37,9 +49,10 @@ type MirrorOptions struct {
 	Data            Data
 	Log             *slog.Logger
 	Now             func() time.Time
-	DemoteTimeout   time.Duration // mirror.sync.topic.demote.timeout.ms
-	RegisterBarrier time.Duration // lockstep.mirror.register.barrier.ms
-	Refresh         time.Duration // mirror.metadata.refresh.interval.ms
+	DemoteTimeout   time.Duration                                   // mirror.sync.topic.demote.timeout.ms
+	RegisterBarrier time.Duration                                   // lockstep.mirror.register.barrier.ms
+	Refresh         time.Duration                                   // mirror.metadata.refresh.interval.ms
+	Dial            func(configs map[string]string) (Source, error) // nil = remote.Dial
 	Coordinator     *host.Instance
 	Promotion       *host.Instance
 	Release         *host.Instance
@@ -82,7 +95,7 @@ type tryAt struct {
 
 // source is a mirror's client and what was last learnt.
 type source struct {
-	client  *remote.Source
+	client  Source // nil: the configs do not make one
 	configs map[string]string
 	next    time.Time // of the next look
 	looking bool
@@ -94,6 +107,9 @@ type source struct {
 func NewMirrors(o MirrorOptions) *Mirrors {
 	if o.Refresh <= 0 {
 		o.Refresh = sourceRefresh
+	}
+	if o.Dial == nil {
+		o.Dial = func(configs map[string]string) (Source, error) { return remote.Dial(configs) }
 	}
 	return &Mirrors{o: o, kick: make(chan struct{}, 1), sources: map[string]*source{}, busy: map[busyKey]bool{},
 		stops: map[[16]byte]*stop{}, tries: map[[16]byte]tryAt{}, retries: map[partitionKey]time.Time{},
@@ -117,7 +133,7 @@ func (m *Mirrors) Run(ctx context.Context) {
 	fenced := false
 	for {
 		if m.o.Node.Leads() {
-			if !fenced {
+			if !fenced || !m.fencesHold() {
 				fenced = m.raiseFences(ctx)
 			}
 			m.look(ctx)
@@ -138,6 +154,12 @@ func (m *Mirrors) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range m.sources {
+		s.close()
+	}
+}
+
+func (s *source) close() {
+	if s.client != nil {
 		s.client.Close()
 	}
 }
@@ -184,6 +206,7 @@ func (m *Mirrors) look(ctx context.Context) {
 			moved[t.Mirror.Mirror] = true
 		}
 		if t.Mirror.Desired != mirror.Stopped {
+			delete(m.stops, t.ID) // of an earlier life
 			m.lookPromotion(ctx, t)
 		} else {
 			m.lookStop(ctx, v, t)
@@ -211,7 +234,7 @@ func (m *Mirrors) keepSources(ctx context.Context, v *meta.View, active map[stri
 		if s.looking || mir != nil && maps.Equal(mir.Configs, s.configs) {
 			continue
 		}
-		s.client.Close()
+		s.close()
 		delete(m.sources, name)
 		if mir == nil {
 			m.o.Data.SetSources(name, nil)
@@ -219,7 +242,7 @@ func (m *Mirrors) keepSources(ctx context.Context, v *meta.View, active map[stri
 	}
 	for name, topics := range active {
 		s := m.sourceLocked(v, name)
-		if s == nil || s.looking || now.Before(s.next) {
+		if s == nil || s.client == nil || s.looking || now.Before(s.next) {
 			continue
 		}
 		s.looking = true
@@ -240,21 +263,21 @@ func (m *Mirrors) sourceLocked(v *meta.View, name string) *source {
 	if mir == nil {
 		return nil
 	}
-	client, err := remote.Dial(mir.Configs)
-	if err != nil {
+	s := &source{configs: mir.Configs}
+	if client, err := m.o.Dial(mir.Configs); err == nil {
+		s.client = client
+	} else { // said once; other configs are another source
 		m.o.Log.Warn("mirror cannot be used", "mirror", name, "error", err)
-		return nil
 	}
-	s := &source{client: client, configs: mir.Configs}
 	m.sources[name] = s
 	return s
 }
 
 // refresh asks a source for its leaders and tells the data plane.
 func (m *Mirrors) refresh(ctx context.Context, name string, s *source, topics []string) {
-	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
+	c, cancel := context.WithTimeout(ctx, sourceTimeout)
 	defer cancel()
-	found, err := s.client.Topics(ctx, topics)
+	found, err := s.client.Topics(c, topics)
 	leaders := map[string][]status.SourceLeader{}
 	epochs := map[string][]int32{}
 	for _, t := range found {
@@ -298,7 +321,7 @@ func (m *Mirrors) sourceEpoch(name, topic string, index int32) (int32, bool) {
 	return s.epochs[topic][index], true
 }
 
-func (m *Mirrors) client(name string) *remote.Source {
+func (m *Mirrors) client(name string) Source {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.sourceLocked(m.o.Node.View(), name); s != nil {
@@ -307,11 +330,23 @@ func (m *Mirrors) client(name string) *remote.Source {
 	return nil
 }
 
+// fences are the policies by the kind of their fence.
+func (m *Mirrors) fences() map[meta.FenceKind]*host.Instance {
+	return map[meta.FenceKind]*host.Instance{meta.FenceCoordinator: m.o.Coordinator,
+		meta.FencePromotion: m.o.Promotion, meta.FenceRelease: m.o.Release}
+}
+
+// fencesHold: no other controller has led, and raised them, between two looks.
+func (m *Mirrors) fencesHold() bool {
+	v := m.o.Node.View()
+	return v.Fence(meta.FenceCoordinator) == m.o.Coordinator.Fence() && v.Fence(meta.FencePromotion) == m.o.Promotion.Fence() &&
+		v.Fence(meta.FenceRelease) == m.o.Release.Fence()
+}
+
 // raiseFences makes wishes of earlier instances stale; the first commands of a
 // term.
 func (m *Mirrors) raiseFences(ctx context.Context) bool {
-	for kind, inst := range map[meta.FenceKind]*host.Instance{meta.FenceCoordinator: m.o.Coordinator,
-		meta.FencePromotion: m.o.Promotion, meta.FenceRelease: m.o.Release} {
+	for kind, inst := range m.fences() {
 		res, err := m.o.Node.Propose(ctx, raiseFence(kind))
 		if err != nil || res.ErrorCode != 0 {
 			return false

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -66,11 +67,11 @@ func OpenNode(o NodeOptions) (*Node, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	if err := n.bootstrap(snaps); err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, n.abandon())
 	}
 	n.raft, err = raft.NewRaft(n.config(), n.fsm, store, store, snaps, n.trans)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("metadata quorum: %w", err), store.Close())
+		return nil, errors.Join(fmt.Errorf("metadata quorum: %w", err), n.abandon())
 	}
 	return n, nil
 }
@@ -101,13 +102,27 @@ func (n *Node) openTransport() error {
 	return nil
 }
 
+// abandon closes what a failed start has opened.
+func (n *Node) abandon() error {
+	var err error
+	if c, ok := n.trans.(raft.WithClose); ok {
+		err = c.Close()
+	}
+	return errors.Join(err, n.store.Close())
+}
+
+// votes tells whether this node is one of the voters it was given.
+func (n *Node) votes() bool {
+	return len(n.o.Voters) == 0 || slices.ContainsFunc(n.o.Voters, func(p Peer) bool { return p.ID == n.o.NodeID })
+}
+
 func (n *Node) bootstrap(snaps raft.SnapshotStore) error {
 	has, err := raft.HasExistingState(n.store, n.store, snaps)
 	if err != nil {
 		return fmt.Errorf("metadata store: %w", err)
 	}
-	if has {
-		return nil
+	if has || !n.votes() {
+		return nil // a non-voter waits for the leader's word: AddNonvoter
 	}
 	var servers []raft.Server
 	for _, v := range n.o.Voters {
@@ -157,7 +172,19 @@ func (n *Node) Propose(ctx context.Context, cmd meta.Message) (meta.Result, erro
 		timeout = min(timeout, max(time.Until(d), time.Millisecond))
 	}
 	f := n.raft.Apply(b, timeout)
-	switch err := f.Error(); {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }() // raft bounds the queueing only
+	t := time.NewTimer(timeout)
+	defer t.Stop()
+	var err error
+	select {
+	case err = <-done:
+	case <-t.C:
+		return meta.Result{}, errors.Join(ErrUnknownOutcome, context.DeadlineExceeded)
+	case <-ctx.Done():
+		return meta.Result{}, errors.Join(ErrUnknownOutcome, ctx.Err())
+	}
+	switch {
 	case err == nil:
 		return f.Response().(meta.Result), nil
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
@@ -179,6 +206,16 @@ func (n *Node) Verify() error {
 		return ErrNoController
 	}
 	return nil
+}
+
+// AddNonvoter lets another node follow the metadata log without a vote. Only
+// the active controller can; to add a node again changes its address.
+func (n *Node) AddNonvoter(p Peer) error {
+	err := n.raft.AddNonvoter(raft.ServerID(strconv.Itoa(int(p.ID))), raft.ServerAddress(p.Addr), 0, proposeTimeout).Error()
+	if errors.Is(err, raft.ErrNotLeader) {
+		return ErrNoController
+	}
+	return err
 }
 
 // WaitLeader waits until the quorum has a leader.

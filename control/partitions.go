@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"lockstep/internal/meta"
@@ -50,10 +51,15 @@ func (m *Mirrors) lookPartitions(ctx context.Context, v *meta.View, t *meta.Topi
 	if len(bumps.Partitions) > 0 {
 		m.propose(ctx, bumps, "raise leader epochs", t.Name)
 	}
-	if len(cmd.Partitions) > 0 {
-		m.propose(ctx, cmd, "mirror partition states", t.Name)
-	}
+	m.proposeStates(ctx, cmd, "mirror partition states", t.Name)
 	return moved
+}
+
+// proposeStates proposes changes of state, in as many commands as they need.
+func (m *Mirrors) proposeStates(ctx context.Context, cmd *msg.MirrorPartitionStatesCommand, what, topic string) {
+	for some := range slices.Chunk(cmd.Partitions, meta.MaxStateDeltas) {
+		m.propose(ctx, &msg.MirrorPartitionStatesCommand{BrokerId: cmd.BrokerId, Partitions: some}, what, topic)
+	}
 }
 
 func (m *Mirrors) propose(ctx context.Context, cmd meta.Message, what, topic string) (meta.Result, bool) {
@@ -106,31 +112,36 @@ func (m *Mirrors) stepPartition(ctx context.Context, t *meta.Topic, p *meta.Part
 		return d, false
 	}
 	subject := sdk.Subject{Mirror: t.Mirror.Mirror, Topic: t.Name, TopicID: t.ID, Partition: i}
-	dec, seq, err := m.o.Coordinator.Handle(ctx, sdk.Event{NowMS: m.o.Now().UnixMilli(), Type: sdk.PartitionLook, Subject: subject, Facts: f})
-	if err != nil && t.Mirror.Desired == mirror.Stopped {
-		// A stop never waits for a plugin: the built-in rule.
-		dec.Wishes = []sdk.Wish{{Do: sdk.StepPartition, Subject: subject, Step: uint8(mirror.WantStopped), Reason: "built-in rule"}}
-	}
+	now := m.o.Now().UnixMilli()
+	dec, seq, _ := m.o.Coordinator.Handle(ctx, sdk.Event{NowMS: now, Type: sdk.PartitionLook, Subject: subject, Facts: f})
+	is := mirror.Partition{State: p.State, Previous: p.Previous, NonRetryable: p.NonRetryable}
 	for _, w := range dec.Wishes {
-		why := allowStep(w, subject, t, f)
-		var next mirror.Partition
-		if why == "" {
-			next, _ = mirror.Partition{State: p.State, Previous: p.Previous, NonRetryable: p.NonRetryable}.Step(mirror.PartitionEvent(w.Step))
-			if next.State == p.State {
+		why := allowStep(w, subject, t, f, now)
+		next := is
+		switch {
+		case why != "":
+		case ok:
+			why = "one step at a time"
+		default:
+			if next, _ = is.Step(mirror.PartitionEvent(w.Step)); next.State == p.State {
 				why = "changes nothing"
 			}
 		}
 		m.record(m.o.Coordinator, seq, w, why)
 		if why == "" {
-			return m.delta(t, p, i, next, w.Reason), true
+			d, ok = m.delta(t, p, i, next, w.Reason), true
 		}
 	}
-	return d, false
+	if !ok && t.Mirror.Desired == mirror.Stopped { // a stop never waits for a plugin, silent or wrong
+		next, _ := is.Step(mirror.WantStopped)
+		d, ok = m.delta(t, p, i, next, "built-in rule"), next.State != p.State
+	}
+	return d, ok
 }
 
 // allowStep is the guard for a coordinator's wish: the event must be true by
 // the broker's own measure.
-func allowStep(w sdk.Wish, s sdk.Subject, t *meta.Topic, f sdk.Facts) string {
+func allowStep(w sdk.Wish, s sdk.Subject, t *meta.Topic, f sdk.Facts, now int64) string {
 	if w.Do != sdk.StepPartition || w.Subject != s {
 		return "not about this partition"
 	}
@@ -153,7 +164,14 @@ func allowStep(w sdk.Wish, s sdk.Subject, t *meta.Topic, f sdk.Facts) string {
 		if !f.Aligned {
 			return "the log is not aligned"
 		}
-	case mirror.Fail, mirror.FailForGood, mirror.Retry:
+	case mirror.Fail, mirror.FailForGood:
+		if f.Failed == "" {
+			return "nothing has failed"
+		}
+	case mirror.Retry:
+		if now < f.RetryDueMS {
+			return "the retry is not due"
+		}
 	default:
 		return "not a coordinator's event"
 	}
@@ -191,12 +209,12 @@ func (m *Mirrors) restart(ctx context.Context, t *meta.Topic, i int32) {
 		return
 	}
 	m.background(busyKey{id: t.ID}, func() {
-		ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
+		c, cancel := context.WithTimeout(ctx, sourceTimeout)
 		defer cancel()
-		start, err := client.EarliestOffset(ctx, t.Name, i)
+		start, err := client.EarliestOffset(c, t.Name, i)
 		if err != nil {
 			m.o.Log.Warn("source does not have our offset and does not tell what it has", "topic", t.Name, "partition", i, "error", err)
-			time.Sleep(time.Second)
+			sleep(ctx, time.Second)
 			return
 		}
 		m.o.Log.Warn("source's log starts above ours; mirroring starts anew there", "topic", t.Name, "partition", i, "offset", start)

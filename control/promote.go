@@ -44,13 +44,19 @@ func (m *Mirrors) lookPromotion(ctx context.Context, t *meta.Topic) {
 	if err != nil {
 		return // nothing changes without the policy; traffic goes on as it is
 	}
+	done := false
 	for _, w := range dec.Wishes {
 		why, event := m.allowPromotion(w, subject, f)
-		m.record(m.o.Promotion, seq, w, why)
-		if why == "" {
-			m.step(ctx, t, p, mirror.PromotionEvent{Kind: event}, w.Reason)
-			return
+		switch {
+		case why != "":
+		case done:
+			why = "one step at a time"
+		case m.step(ctx, t, p, mirror.PromotionEvent{Kind: event}, w.Reason):
+			done = true
+		default:
+			why = "not made durable"
 		}
+		m.record(m.o.Promotion, seq, w, why)
 	}
 }
 
@@ -120,19 +126,19 @@ func (m *Mirrors) step(ctx context.Context, t *meta.Topic, p mirror.Promotion, e
 	if !ok || len(res.Items) != 1 || res.Items[0].ErrorCode != 0 {
 		return false
 	}
-	m.say(t, p, next, e, reason)
+	m.say(ctx, t, p, next, e, reason)
 	m.Kick()
 	return true
 }
 
 // say tells operators of a change that matters to them.
-func (m *Mirrors) say(t *meta.Topic, was, is mirror.Promotion, e mirror.PromotionEvent, reason string) {
+func (m *Mirrors) say(ctx context.Context, t *meta.Topic, was, is mirror.Promotion, e mirror.PromotionEvent, reason string) {
 	log := m.o.Log.With("mirror", t.Mirror.Mirror, "topic", t.Name)
 	switch {
 	case is.Phase == mirror.InSync && was.Phase != mirror.InSync:
 		log.Info("topic is in SYNC: the source acknowledges only what this cluster has", "registration_epoch", is.RegistrationEpoch)
 		m.note(t.ID, "")
-		m.warnWeak(t)
+		m.warnWeak(ctx, t)
 	case was.Phase == mirror.InSync && is.Phase != mirror.InSync:
 		m.count("ALL_PARTITIONS_FAILING")
 		log.Warn("topic fell back to ASYNC; it is promoted again when it is in step", "reason", reason)
@@ -152,15 +158,15 @@ func (m *Mirrors) say(t *meta.Topic, was, is mirror.Promotion, e mirror.Promotio
 }
 
 // warnWeak says aloud what a promotion does not promise (R19).
-func (m *Mirrors) warnWeak(t *meta.Topic) {
+func (m *Mirrors) warnWeak(ctx context.Context, t *meta.Topic) {
 	client := m.client(t.Mirror.Mirror)
 	m.running.Add(1)
 	go func() {
 		defer m.running.Done()
 		ack := ""
 		if client != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
-			ack, _ = client.Config(ctx, t.Name, "flush.ack") // unknown counts as appended
+			c, cancel := context.WithTimeout(ctx, sourceTimeout)
+			ack, _ = client.Config(c, t.Name, "flush.ack") // unknown counts as appended
 			cancel()
 		}
 		st, ok := m.o.Data.Status(t.ID, 0)
@@ -236,18 +242,24 @@ func (m *Mirrors) sendRegister(ctx context.Context, t *meta.Topic, p mirror.Prom
 		}
 		for range registerResends { // the answer counts by whatever phase it meets
 			now := m.o.Node.View().TopicByID(t.ID)
-			if now == nil || now.Mirror == nil || m.step(ctx, now, now.Mirror.Promotion, e, reason) {
+			if now == nil || now.Mirror == nil || now.Mirror.Desired == mirror.Stopped {
+				// The stop's own Unregister may have come before what this answers.
+				if e.Kind == mirror.RegisterOK {
+					_, err := m.unregister(ctx, client, t, e.Number)
+					m.o.Log.Debug("registration of a stopped topic removed", "topic", t.Name, "error", err)
+				}
 				return
 			}
-			if now.Mirror.Desired == mirror.Stopped {
-				return // the stop's own Unregister follows
+			if m.step(ctx, now, now.Mirror.Promotion, e, reason) {
+				return
 			}
+			sleep(ctx, registerRetry)
 		}
 	})
 }
 
 // register sends one Register, again and again while its outcome is unknown.
-func (m *Mirrors) register(ctx context.Context, client *remote.Source, req *msg.RegisterMirrorSyncTopicRequest, t *meta.Topic) (mirror.PromotionEvent, string) {
+func (m *Mirrors) register(ctx context.Context, client Source, req *msg.RegisterMirrorSyncTopicRequest, t *meta.Topic) (mirror.PromotionEvent, string) {
 	var last error
 	for range registerResends {
 		c, cancel := context.WithTimeout(ctx, sourceTimeout)
@@ -256,8 +268,10 @@ func (m *Mirrors) register(ctx context.Context, client *remote.Source, req *msg.
 		switch {
 		case errors.Is(err, remote.ErrTooOld):
 			return mirror.PromotionEvent{Kind: mirror.RegisterMismatch}, err.Error()
-		case err == nil && len(resp.Topics) == 1:
+		case err == nil && len(resp.Topics) == 1 && wire.ErrorCode(resp.Topics[0].ErrorCode) != wire.ErrRequestTimedOut:
 			return registerEvent(&resp.Topics[0])
+		case err == nil && len(resp.Topics) == 1: // as unknown as silence
+			err = fmt.Errorf("%s: %s", wire.ErrRequestTimedOut.Name(), text(resp.Topics[0].ErrorMessage))
 		case err == nil:
 			err = fmt.Errorf("the source answered for %d topics", len(resp.Topics))
 		}
@@ -309,7 +323,7 @@ func (m *Mirrors) sendUnregister(ctx context.Context, t *meta.Topic, p mirror.Pr
 }
 
 // unregister sends one Unregister and returns the registration that stands.
-func (m *Mirrors) unregister(ctx context.Context, client *remote.Source, t *meta.Topic, epoch int64) (standing int64, err error) {
+func (m *Mirrors) unregister(ctx context.Context, client Source, t *meta.Topic, epoch int64) (standing int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
 	defer cancel()
 	resp, err := client.Unregister(ctx, &msg.UnregisterMirrorSyncTopicRequest{MirrorName: t.Mirror.Mirror,
@@ -323,10 +337,16 @@ func (m *Mirrors) unregister(ctx context.Context, client *remote.Source, t *meta
 	case resp.ErrorCode != 0:
 		return 0, fmt.Errorf("%s: %s", wire.ErrorCode(resp.ErrorCode).Name(), text(resp.ErrorMessage))
 	}
-	if len(resp.Topics) == 1 {
-		return max(resp.Topics[0].CurrentEpoch, 0), nil
+	if len(resp.Topics) != 1 {
+		return 0, fmt.Errorf("the source answered for %d topics", len(resp.Topics))
 	}
-	return 0, nil
+	r := &resp.Topics[0]
+	switch code := wire.ErrorCode(r.ErrorCode); code {
+	case wire.ErrNone, wire.ErrInvalidSyncRegistration, wire.ErrUnknownTopicId, wire.ErrUnknownTopicOrPartition:
+		return max(r.CurrentEpoch, 0), nil // none of ours, or the one that stands
+	default:
+		return 0, fmt.Errorf("%s: %s", code.Name(), text(r.ErrorMessage))
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) {

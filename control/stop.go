@@ -66,7 +66,7 @@ func (m *Mirrors) advance(ctx context.Context, id [16]byte, s *stop) {
 		sleep(ctx, 10*time.Millisecond)
 		return
 	}
-	m.propose(ctx, cmd, "stop", t.Name)
+	m.proposeStates(ctx, cmd, "stop", t.Name)
 }
 
 // unregisterOnce lets the source's producers go on before anything else. What
@@ -78,6 +78,8 @@ func (m *Mirrors) unregisterOnce(ctx context.Context, t *meta.Topic) {
 	if epoch == 0 && p.Phase != mirror.Registering || client == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, sourceTimeout) // the question included
+	defer cancel()
 	standing, err := m.unregister(ctx, client, t, max(epoch, 0))
 	if err == nil && standing > 0 {
 		_, err = m.unregister(ctx, client, t, standing)

@@ -85,7 +85,7 @@ func (m *Mirrors) Create(ctx context.Context, name string, configs map[string]st
 }
 
 func (m *Mirrors) askClusterID(ctx context.Context, configs map[string]string) (string, error) {
-	src, err := remote.Dial(configs)
+	src, err := m.o.Dial(configs)
 	if err != nil {
 		return "", err
 	}
@@ -293,13 +293,21 @@ func (m *Mirrors) held(ctx context.Context, name string, t SyncTopic) bool {
 	if err != nil {
 		return false
 	}
+	hold := false
 	for _, w := range d.Wishes {
-		m.record(m.o.Release, seq, w, "")
-		if w.Do == sdk.Hold && w.Subject == subject && released {
-			return true
+		why := ""
+		switch {
+		case w.Subject != subject:
+			why = "not about this topic"
+		case w.Do == sdk.Hold && !released:
+			why = "nothing is released that could be held"
+		case w.Do != sdk.Hold && w.Do != sdk.Admit:
+			why = "not a release's wish"
 		}
+		m.record(m.o.Release, seq, w, why)
+		hold = hold || why == "" && w.Do == sdk.Hold
 	}
-	return false
+	return hold
 }
 
 // barrier waits until the data plane gates by an index.

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,14 +39,24 @@ type Instance struct {
 	seq    atomic.Int64
 	calls  atomic.Int64
 	silent atomic.Int64
-	busy   atomic.Bool // a call that missed its deadline is still running
+	slot   chan struct{}          // one call at a time
+	late   atomic.Pointer[answer] // the last call that missed its deadline
 
 	mu      sync.Mutex
 	journal []Verdict
 }
 
+// answer is one call's, valid when over is closed.
+type answer struct {
+	d    sdk.Decision
+	err  error
+	over chan struct{}
+}
+
 // NewInstance wraps a policy.
-func NewInstance(p sdk.Plugin) *Instance { return &Instance{plugin: p, about: p.Describe()} }
+func NewInstance(p sdk.Plugin) *Instance {
+	return &Instance{plugin: p, about: p.Describe(), slot: make(chan struct{}, 1)}
+}
 
 // Describe says what runs.
 func (i *Instance) Describe() sdk.Description { return i.about }
@@ -57,37 +68,63 @@ func (i *Instance) SetFence(n int64) { i.fence.Store(n) }
 // Fence is the instance's fencing number.
 func (i *Instance) Fence() int64 { return i.fence.Load() }
 
-// Handle asks the policy about an event. It numbers the event. A policy that
-// does not answer within the deadline is left to itself: its late answer is
-// dropped, and until then it is not asked again.
+// Handle asks the policy about an event. It numbers the event. Calls at the same
+// moment wait for each other, within the deadline. A policy that does not answer
+// in time is left to itself: its late answer is dropped, and until then it is
+// not asked again. One that panics has answered with an error.
 func (i *Instance) Handle(ctx context.Context, e sdk.Event) (sdk.Decision, int64, error) {
 	e.Seq = i.seq.Add(1)
 	i.calls.Add(1)
-	if !i.busy.CompareAndSwap(false, true) {
+	if late := i.late.Load(); late != nil && !late.isOver() {
 		i.silent.Add(1)
 		return sdk.Decision{}, e.Seq, ErrSilent
 	}
-	type answer struct {
-		d   sdk.Decision
-		err error
-	}
-	out := make(chan answer, 1)
-	go func() {
-		defer i.busy.Store(false)
-		d, err := i.plugin.Handle(e)
-		out <- answer{d, err}
-	}()
 	t := time.NewTimer(Deadline)
 	defer t.Stop()
 	select {
-	case a := <-out:
-		return a.d, e.Seq, a.err
+	case i.slot <- struct{}{}:
 	case <-t.C:
 		i.silent.Add(1)
 		return sdk.Decision{}, e.Seq, ErrSilent
 	case <-ctx.Done():
 		return sdk.Decision{}, e.Seq, ctx.Err()
 	}
+	a := &answer{over: make(chan struct{})}
+	go func() {
+		defer func() { <-i.slot }()
+		defer close(a.over)
+		a.d, a.err = i.ask(e)
+	}()
+	select {
+	case <-a.over:
+		return a.d, e.Seq, a.err
+	case <-t.C:
+		i.late.Store(a)
+		i.silent.Add(1)
+		return sdk.Decision{}, e.Seq, ErrSilent
+	case <-ctx.Done():
+		i.late.Store(a)
+		return sdk.Decision{}, e.Seq, ctx.Err()
+	}
+}
+
+func (a *answer) isOver() bool {
+	select {
+	case <-a.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// ask keeps a policy's panic from the broker.
+func (i *Instance) ask(e sdk.Event) (d sdk.Decision, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			d, err = sdk.Decision{}, fmt.Errorf("plugin %s panicked: %v", i.about.Name, r)
+		}
+	}()
+	return i.plugin.Handle(e)
 }
 
 // Record enters a verdict into the journal.
