@@ -21,9 +21,10 @@ func adminFlag(cmd *cobra.Command, addr *string) {
 
 func metadataCommand(o *cli.Options) *cobra.Command {
 	var addr string
-	dump := &cobra.Command{Use: "dump", Short: "Print the state of the metadata quorum, one JSON object a line", Args: cobra.NoArgs,
-		Long: `Print what the metadata quorum has agreed on, as the asked broker has applied it: topics,
-partitions, mirrors, registrations and releases, in the record layouts of the KIPs.`,
+	dump := &cobra.Command{Use: "dump", Short: "Print the mirror facts of the metadata quorum, one JSON object a line", Args: cobra.NoArgs,
+		Long: `Print what the metadata quorum has agreed on about mirrors, as the asked broker has applied
+it: states of mirrored partitions, types, registrations and releases, in the record layouts
+of the KIPs. A cluster that neither mirrors nor is mirrored has nothing to print.`,
 		Example: "  lockstep metadata dump --admin-listener 127.0.0.1:9644 | grep MirrorSync",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.Timeout)

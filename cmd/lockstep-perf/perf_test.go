@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"lockstep/internal/cli"
+	"lockstep/internal/testcluster"
+	"lockstep/perf/load"
+)
+
+func TestParseBytes(t *testing.T) {
+	for text, want := range map[string]float64{"1024": 1024, "1KiB": 1024, "20MB": 20e6, "1.5MiB": 1.5 * (1 << 20), "3GB": 3e9, "7B": 7} {
+		if got, err := parseBytes(text); err != nil || got != want {
+			t.Errorf("%s: %v, err %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "MB", "ten", "-1", "1TB", "InfMB", "1 MB"} {
+		if got, err := parseBytes(text); err == nil {
+			t.Errorf("%q was read as %v", text, got)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{"ack", "--rtt", "2s"}, {"ack", "--flush-ack", "never"}, {"ack", "--record-size", "1MiB"}, {"ack", "--record-size", "0"},
+		{"ack", "--rate", "much"}, {"ack", "--connections", "0"}, {"ack", "extra"}, {"nonsense"}} {
+		if code := run(args); code != cli.ExitUsage {
+			t.Errorf("%v: exit %d", args, code)
+		}
+	}
+}
+
+func TestMachineFacts(t *testing.T) {
+	m := machineFacts(t.TempDir())
+	if m.CPU == "unknown" || m.Cores != runtime.NumCPU() || m.Kernel == "" || m.MemMB < 100 || m.FS == "unknown" {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestVoid: a run whose round trip is off is shown and does not count.
+func TestVoid(t *testing.T) {
+	for _, c := range []struct {
+		asked, got time.Duration
+		void       int
+	}{{40 * time.Millisecond, 40_900 * time.Microsecond, 0}, {40 * time.Millisecond, 41_100 * time.Microsecond, 1},
+		{40 * time.Millisecond, 38_900 * time.Microsecond, 1}, {0, 50 * time.Microsecond, 0}} {
+		res := &load.Result{Latency: histogram(t, 100), Records: 1, Elapsed: time.Second}
+		r := &ackResult{RTTAskedMs: ms(c.asked)}
+		r.fill(res, load.Options{RecordSize: 1000}, c.got)
+		if len(r.Void) != c.void || math.Abs(r.AckP50-0.1) > 0.001 || r.MBPerS != 0.001 {
+			t.Errorf("asked %v, got %v: %+v", c.asked, c.got, r)
+		}
+	}
+}
+
+// TestAck runs the whole thing, short.
+func TestAck(t *testing.T) {
+	binary, err := testcluster.Build(context.Background(), t.TempDir())
+	if err != nil {
+		t.Skipf("the lockstep program cannot be built: %v", err)
+	}
+	for _, single := range []bool{true, false} {
+		var out, errs bytes.Buffer
+		o := ackOptions{rtt: 20 * time.Millisecond, single: single, rate: "500KB", recordSize: "1KiB", warmUp: 200 * time.Millisecond, duration: time.Second,
+			linger: time.Millisecond, flushAck: "appended", json: true, engine: "auto", conns: 2, partitions: 2, binary: binary, dir: t.TempDir(), seed: 1}
+		err := runAck(context.Background(), o, &cli.Printer{Out: &out, Err: &errs, JSON: true})
+		var r ackResult
+		if jsonErr := json.Unmarshal(out.Bytes(), &r); jsonErr != nil {
+			t.Fatalf("%v, %v: %s%s", err, jsonErr, &out, &errs)
+		}
+		if err != nil && len(r.Void) == 0 { // a busy machine may void a run
+			t.Error(err)
+		}
+		if r.Records == 0 || r.Errors != 0 || r.AckP50 < 20 || r.AckP999 < r.AckP50 || r.RTTMs < 20 || r.Engine == "unknown" || r.CPU.Source <= 0 {
+			t.Errorf("%+v", r)
+		}
+		t.Logf("one in flight %v: rtt %.2f ms, ack p50 %.2f ms, p99 %.2f ms", single, r.RTTMs, r.AckP50, r.AckP99)
+	}
+}
+
+func histogram(t *testing.T, micros int64) *hdrhistogram.Histogram {
+	t.Helper()
+	h := hdrhistogram.New(1, 1000, 3)
+	if err := h.RecordValue(micros); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
