@@ -245,7 +245,7 @@ func (c *Core) wantSend(cn *conn) {
 // flush queues one send for a connection: the answers at the head of its order
 // that are ready.
 func (c *Core) flush(cn *conn) {
-	if cn.sending || cn.closing {
+	if cn.sending || cn.closing || cn.closed { // closed: buried while it was listed
 		return
 	}
 	o := &cn.out

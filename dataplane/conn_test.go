@@ -292,3 +292,25 @@ func TestHungryAndHome(t *testing.T) {
 		t.Fatal("memory is there, nobody wakes the shard, and a connection waits for it")
 	}
 }
+
+// TestBuriedWhileListed: a connection that ends in the turn in which it has
+// something to send is not touched again; its place is given away once.
+func TestBuriedWhileListed(t *testing.T) {
+	r := newRig(t, 1, "t")
+	c := r.core(0)
+	x := r.dial(0)
+	cn := c.conns[0]
+	token, fd := x.armed[0].Token, x.fd
+	c.now, c.ops = r.now, c.ops[:0]
+	c.wantSend(cn)
+	c.close(cn)
+	c.event(&ioring.Event{Kind: ioring.Recv, Token: token, Res: -125})
+	c.event(&ioring.Event{Kind: ioring.Close, Token: token})
+	c.settle()
+	for _, op := range c.ops {
+		if op.Kind != ioring.Close || op.FD != fd {
+			t.Errorf("an operation on a buried connection: %v of %d", op.Kind, op.FD)
+		}
+	}
+	want(t, "free places", len(c.freeConns), 1)
+}

@@ -223,6 +223,8 @@ func (c *consumer) answered(a asked, body []byte) {
 	err := res.Parse(a.version, body)
 	it := res.Partitions()
 	w.check(err == nil && it.Next(), "AnswersInOrder", "fetch answer: ", err)
+	w.check(it.Partition == c.p.index && (a.version >= 13 && it.TopicID() == c.p.id || a.version < 13 && string(it.Topic()) == c.p.topic),
+		"AnswersInOrder", "the answer to somebody else's fetch: ", string(it.Topic()), it.TopicID(), it.Partition)
 	if it.Err != wire.ErrNone {
 		// A new leadership may know a lower mark, never a shorter log.
 		w.check(it.Err == wire.ErrNotLeaderOrFollower || it.Err == wire.ErrKafkaStorageError ||
