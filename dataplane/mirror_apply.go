@@ -82,15 +82,18 @@ func (x *lanes) dirty(c *Core, p *Partition) {
 
 // repeatReports says again what the source has not accepted yet (R5).
 func (c *Core) repeatReports(l *lane) {
-	for p, s := range c.lanes.sessions {
-		if s.reportLane != l {
-			continue
-		}
-		p.lock()
-		again := p.down != nil && p.down.sync && (p.down.acked < p.down.sequence || p.down.sequence == 0)
-		p.unlock()
-		if again {
-			c.lanes.dirty(c, p)
+	for _, data := range c.lanes.list { // not by the map: its order is chance
+		for _, s := range data.sessions {
+			if s.reportLane != l {
+				continue
+			}
+			s.p.lock()
+			d := s.p.down
+			again := d != nil && d.sync && (d.acked < d.sequence || d.sequence == 0)
+			s.p.unlock()
+			if again {
+				c.lanes.dirty(c, s.p)
+			}
 		}
 	}
 	c.timers.arm(&l.timer, c.now+reportRepeat)
@@ -173,7 +176,7 @@ func (c *Core) fetched(s *session, it *wire.FetchResponseIter, f *frame) {
 	epoch, end := p.log.EndOffsetForEpoch(it.DivergingEpoch)
 	p.lock()
 	r, d := p.role.Load(), p.down
-	if d == nil || d.owner != s || !r.tracking {
+	if d == nil || d.owner != s || !r.tracking || !s.lane.asked(s) {
 		p.unlock()
 		return
 	}
@@ -370,12 +373,12 @@ func (c *Core) detach(p *Partition) {
 	delete(c.lanes.sessions, p)
 	c.timers.disarm(&s.timer)
 	l := s.lane
+	l.forget(s) // or the source would answer with what it has for it, again and again
 	l.sessions = slices.DeleteFunc(l.sessions, func(x *session) bool { return x == s })
 	if s.frame != nil {
 		s.frame.Release()
 		s.frame, s.rest = nil, nil
 	}
-	l.forget(s)
 	if len(l.sessions) == 0 {
 		c.dropLane(l)
 	}

@@ -36,6 +36,8 @@ type lane struct {
 	dropped   bool
 
 	sessionID, sessionEpoch int32 // data lane: fetch session with the source
+	told                    []told
+	toldAt                  map[*Partition]int // place in told
 	forgotten               []wire.ForgottenPartition
 
 	users int // report lane: sessions that speak on it
@@ -73,13 +75,25 @@ func (l *lanes) pending() bool { return len(l.flushing) > 0 }
 func (c *Core) lane(key laneKey, cluster string) *lane {
 	l := c.lanes.byKey[key]
 	if l == nil {
-		l = &lane{key: key, cluster: cluster}
+		l = &lane{key: key, cluster: cluster, toldAt: map[*Partition]int{}}
 		l.owner = l
 		c.lanes.byKey[key] = l
-		c.lanes.list = append(c.lanes.list, l)
+		c.lanes.place(l)
 		c.connect(l)
 	}
 	return l
+}
+
+// place gives a lane a slot: that of a dropped one with nothing under way, if
+// there is one.
+func (l *lanes) place(x *lane) {
+	for i, old := range l.list {
+		if old.dropped && old.cn == nil && old.state != laneConnecting {
+			l.list[i] = x
+			return
+		}
+	}
+	l.list = append(l.list, x)
 }
 
 func (c *Core) connect(l *lane) {
@@ -98,11 +112,12 @@ func (l *lanes) connected(c *Core, ev *ioring.Event) {
 	x := l.list[uint32(ev.Token)]
 	if ev.Res < 0 {
 		if x.state == laneConnecting {
-			c.laneClosed(x)
+			c.laneClosed(x) // a dropped one stays so, idle now
 		}
 		return
 	}
 	if x.state != laneConnecting || x.dropped || c.stopping {
+		x.state = laneIdle
 		c.op(ioring.Op{Kind: ioring.Close, FD: ev.Res, Token: tokenSpecial})
 		return
 	}

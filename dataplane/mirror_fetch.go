@@ -6,8 +6,17 @@ import (
 
 // A data lane keeps a fetch session with its source where the source gives one:
 // a request names what has changed since the last one, so thousands of idle
-// partitions cost nothing. What the source's session holds is known here as
-// told; a lost session, or a source without sessions, makes all of it untold.
+// partitions cost nothing. told is what the source's session holds, or what the
+// last whole request named: by partition, not by our sessions, which come and go
+// while a request is under way.
+
+// told is one partition as the source was last told of it.
+type told struct {
+	p      *Partition
+	at     wire.FetchTarget
+	sync   bool
+	wanted bool // scratch of sendFetch
+}
 
 // sendFetch asks for everything that may be fetched on a data lane.
 func (c *Core) sendFetch(l *lane) {
@@ -16,18 +25,19 @@ func (c *Core) sendFetch(l *lane) {
 	}
 	x := &c.lanes
 	x.targets, x.reports, x.offsets, x.isr = x.targets[:0], x.reports[:0], x.offsets[:0], x.isr[:0]
+	for i := range l.told {
+		l.told[i].wanted = false
+	}
 	soonest, wait, wanted := int64(0), int32(mirrorWaitMS), 0
 	for _, s := range l.sessions {
 		if s.until > c.now && (soonest == 0 || s.until < soonest) {
 			soonest = s.until
 		}
 		want, sync := c.wantTarget(l, s)
-		if !want {
-			l.forget(s)
-			continue
+		if want {
+			wanted++
 		}
-		wanted++
-		if !sync {
+		if want && !sync {
 			wait = mirrorWaitSoonMS
 		}
 	}
@@ -36,18 +46,17 @@ func (c *Core) sendFetch(l *lane) {
 		return
 	}
 	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, MaxWaitMs: wait, MinBytes: 1,
-		MaxBytes: mirrorFetchBytes, SessionID: l.sessionID, SessionEpoch: l.sessionEpoch}
+		MaxBytes: mirrorFetchBytes, SessionID: l.sessionID, SessionEpoch: l.sessionEpoch, Forgotten: l.forgetUnwanted()}
 	if l.version >= 20 {
 		params.MirrorName, params.ClusterID = l.key.mirror, l.cluster
-	}
-	if l.sessionID != 0 {
-		params.Forgotten = l.forgotten
 	}
 	room := requestRoom(x.targets, x.reports, l) + 32*len(params.Forgotten)
 	c.sendOn(l, wire.KeyFetch, l.version, room, func(b []byte) []byte {
 		return wire.AppendFetchRequest(b, l.version, &params, x.targets, x.reports)
 	})
-	l.forgotten = l.forgotten[:0]
+	if soonest > 0 { // a partition that waits is not forgotten over those that do not
+		c.timers.arm(&l.timer, min(max(soonest, c.now), c.now+reportRepeat))
+	}
 }
 
 // wantTarget tells whether a partition is to be fetched now, and lists it where
@@ -63,34 +72,55 @@ func (c *Core) wantTarget(l *lane, s *session) (want, sync bool) {
 	if !r.tracking || p.down == nil || p.down.owner != s || !p.down.run {
 		return false, false
 	}
-	t := s.target(r, l.version)
-	if !s.told || t.FetchOffset != s.sent.FetchOffset || t.LastFetchedEpoch != s.sent.LastFetchedEpoch || t.CurrentLeaderEpoch != s.sent.CurrentLeaderEpoch ||
-		p.down.sync != s.sentSync {
-		c.lanes.targets = append(c.lanes.targets, t)
-		s.sent, s.told, s.sentSync = t, l.sessionEpoch >= 0, p.down.sync
+	now := told{p: p, at: s.target(r, l.version), sync: p.down.sync, wanted: true}
+	i, known := l.toldAt[p]
+	if !known {
+		i = len(l.told)
+		l.toldAt[p] = i
+		l.told = append(l.told, told{})
 	}
+	if was := &l.told[i]; l.sessionID == 0 || was.sync != now.sync || was.at.FetchOffset != now.at.FetchOffset ||
+		was.at.LastFetchedEpoch != now.at.LastFetchedEpoch || was.at.CurrentLeaderEpoch != now.at.CurrentLeaderEpoch || was.p != p {
+		c.lanes.targets = append(c.lanes.targets, now.at)
+	}
+	l.told[i] = now
 	// A report goes with every fetch: it is what lets the source read ahead.
-	if sync = p.down.sync && l.version >= 20; sync {
+	if sync = now.sync && l.version >= 20; sync {
 		c.buildReport(p, r)
 	}
 	return true, sync
 }
 
-// forget takes a partition out of the source's session.
-func (l *lane) forget(s *session) {
-	if s.told && l.sessionID != 0 {
-		l.forgotten = append(l.forgotten, wire.ForgottenPartition{Topic: s.p.topic, TopicID: s.p.id, Partition: s.p.index})
+// forgetUnwanted takes what is not to be fetched now out of the session.
+func (l *lane) forgetUnwanted() []wire.ForgottenPartition {
+	l.forgotten = l.forgotten[:0]
+	kept := l.told[:0]
+	for _, t := range l.told {
+		if t.wanted {
+			l.toldAt[t.p] = len(kept)
+			kept = append(kept, t)
+			continue
+		}
+		delete(l.toldAt, t.p)
+		if l.sessionID != 0 {
+			l.forgotten = append(l.forgotten, wire.ForgottenPartition{Topic: t.p.topic, TopicID: t.p.id, Partition: t.p.index})
+		}
 	}
-	s.told = false
+	clear(l.told[len(kept):])
+	l.told = kept
+	return l.forgotten
+}
+
+// asked tells whether an answer for a partition is one to what its session
+// would ask now: an answer to an older question means nothing any more.
+func (l *lane) asked(s *session) bool {
+	i, known := l.toldAt[s.p]
+	return known && l.told[i].at.CurrentLeaderEpoch == s.epoch && l.told[i].at.FetchOffset == s.p.log.NextOffset()
 }
 
 // beginSession asks for a new session with the next fetch.
 func (l *lane) beginSession() {
 	l.sessionID, l.sessionEpoch = 0, 0
-	l.forgotten = l.forgotten[:0]
-	for _, s := range l.sessions {
-		s.told = false
-	}
 }
 
 // sessionAnswered follows the session over an answer; false means that the

@@ -23,9 +23,6 @@ type session struct {
 	lane         *lane
 	reportLane   *lane
 	reportQueued bool
-	told         bool             // the source's fetch session holds it, as sent
-	sent         wire.FetchTarget // where it was last fetched from
-	sentSync     bool
 	epoch        int32 // source leader epoch, as last learnt; -1 unknown
 	state        sessionState
 	until        int64 // ns: not fetched before
