@@ -4,9 +4,68 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/internal/cli"
+	"lockstep/internal/testcluster"
 )
+
+// TestMirrorsCommands drives the mirror verbs against two real clusters.
+func TestMirrorsCommands(t *testing.T) {
+	binary, err := brokerBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := ctxFor(t, time.Minute)
+	c, err := testcluster.Start(ctx, testcluster.Options{Binary: binary, Dir: t.TempDir(), NoLink: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	do := func(b *testcluster.Broker, want int, line string) (out, errs string) {
+		t.Helper()
+		code, out, errs := lockstep(append(strings.Fields(line), "--bootstrap-server", b.Addr)...)
+		if code != want {
+			t.Fatalf("%s: exit %d, want %d\n%s%s", line, code, want, out, errs)
+		}
+		return out, errs
+	}
+	do(c.Source, 0, "topics create orders orders-eu --partitions 2")
+	do(c.Destination, 1, "mirrors create dr --config retention.ms=1")
+	do(c.Destination, 0, "mirrors create dr --config bootstrap.servers="+c.SourceAddr)
+	do(c.Destination, 2, "mirrors add dr")
+	_, errs := do(c.Destination, 0, "mirrors add dr --topics orders.* --sync")
+	if !strings.Contains(errs, "WARNING: orders: weak destination: min.insync.replicas=1, replication factor 1") {
+		t.Errorf("a weak destination is not said aloud: %q", errs)
+	}
+	for _, topic := range []string{"orders", "orders-eu"} {
+		if err := c.Await(ctx, testcluster.Topic{Name: topic, Mirror: "dr", Sync: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, _ := do(c.Source, 0, "mirrors describe"); !strings.Contains(out, "gating") {
+		t.Errorf("registrations at the source: %q", out)
+	}
+	if out, _ := do(c.Source, 0, "metadata dump --admin-listener "+c.Source.Admin); strings.Count(out, `"MirrorSyncRegistrationChangeRecord"`) != 2 {
+		t.Errorf("metadata of the source: %q", out)
+	}
+	do(c.Source, 0, "mirrors release-sync dr --topics orders-eu")
+	do(c.Destination, 2, "mirrors alter dr --topics orders --sync --async")
+	do(c.Destination, 0, "mirrors alter dr --topics orders --async")
+	if out, _ := do(c.Destination, 0, "mirrors list"); !strings.Contains(out, "dr") || !strings.Contains(out, c.SourceAddr) {
+		t.Errorf("list: %q", out)
+	}
+	if out, _ := do(c.Destination, 0, "mirrors stop dr --topics orders --no-wait"); out != "Stopping mirroring for topics [orders] in mirror dr\n" {
+		t.Errorf("stop --no-wait: %q", out)
+	}
+	if out, errs := do(c.Destination, 0, "mirrors stop dr --topics orders-.*"); out != "Stopped mirroring for topics [orders-eu] in mirror dr\n" || !strings.Contains(errs, "orders-eu-1: STOPPED") {
+		t.Errorf("stop: %q, %q", out, errs)
+	}
+	eventually(t, "the other topic is stopped and the mirror can be deleted", 10*time.Second, func() bool {
+		code, _, _ := lockstep("mirrors", "delete", "dr", "--bootstrap-server", c.Destination.Addr)
+		return code == 0
+	})
+}
 
 // TestCommandsOnABroker drives the commands against a real broker.
 func TestCommandsOnABroker(t *testing.T) {

@@ -215,7 +215,7 @@ func (d *demo) mirror(ctx context.Context) error {
 	return nil
 }
 
-// verdict is the outcome in one line.
+// demoVerdict is the outcome in one line.
 type demoVerdict struct {
 	pass bool
 	line string
