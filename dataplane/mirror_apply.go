@@ -373,7 +373,6 @@ func (c *Core) detach(p *Partition) {
 	delete(c.lanes.sessions, p)
 	c.timers.disarm(&s.timer)
 	l := s.lane
-	l.forget(s) // or the source would answer with what it has for it, again and again
 	l.sessions = slices.DeleteFunc(l.sessions, func(x *session) bool { return x == s })
 	if s.frame != nil {
 		s.frame.Release()
