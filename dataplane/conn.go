@@ -135,7 +135,7 @@ func (c *Core) parse(cn *conn) {
 			}
 		}
 		size := int(int32(binary.BigEndian.Uint32(cn.size[:])))
-		if size < minFrame || size > c.eng.o.MaxRequestBytes {
+		if size < minFrame || size > c.frameLimit(cn) {
 			c.refuseFrame(cn, size)
 			return
 		}
@@ -153,6 +153,15 @@ func (c *Core) parse(cn *conn) {
 	if !cn.muted && !cn.closing && !cn.hungry && len(cn.answers) < maxAnswers {
 		c.arm(cn)
 	}
+}
+
+// frameLimit is the largest frame a connection may bring. An answer of a
+// mirror's source is no request: it may hold a batch as large as the source has.
+func (c *Core) frameLimit(cn *conn) int {
+	if cn.lane != nil {
+		return max(c.eng.o.MaxRequestBytes, maxLaneFrame)
+	}
+	return c.eng.o.MaxRequestBytes
 }
 
 // minFrame is the size of the shortest header: key, version, correlation id.

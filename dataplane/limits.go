@@ -29,11 +29,12 @@ const (
 	laneBackoffMax   = int64(5e9)
 	laneTimeout      = int64(30e9) // a source that answers nothing for so long is disconnected
 	sessionBackoff   = int64(100e6)
-	mirrorFetchBytes = 8 << 20 // response bound of one mirror fetch
-	mirrorPartBytes  = 1 << 20 // and of one partition of it
-	mirrorWaitMS     = 500     // a parked mirror fetch comes back after this at the latest ...
-	mirrorWaitSoonMS = 100     // ... or after this while a partition of it is ASYNC: it may be promoted meanwhile, and only the next fetch reads ahead
-	bindTries        = 100     // with bindPause between: how long a port may stay in use after a kill
+	mirrorFetchBytes = 8 << 20   // response bound of one mirror fetch
+	maxLaneFrame     = 100 << 20 // but one batch comes whole, however large the source allows it
+	mirrorPartBytes  = 1 << 20   // and of one partition of it
+	mirrorWaitMS     = 500       // a parked mirror fetch comes back after this at the latest ...
+	mirrorWaitSoonMS = 100       // ... or after this while a partition of it is ASYNC: it may be promoted meanwhile, and only the next fetch reads ahead
+	bindTries        = 100       // with bindPause between: how long a port may stay in use after a kill
 	bindPause        = 20 * time.Millisecond
 	purgeAbove       = 64 // stale waiters of a partition before they are looked for
 )

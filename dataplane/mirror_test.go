@@ -1,28 +1,21 @@
 package dataplane
 
 import (
-	"net/netip"
 	"testing"
+
+	"lockstep/ioring"
 )
 
-// TestDetachForgets: a partition that leaves a lane leaves the source's fetch
-// session, too. Kept there, its records or its error would end every wait.
-func TestDetachForgets(t *testing.T) {
+// TestLaneFrames: socket.request.max.bytes bounds requests, not the answers of a
+// mirror's source.
+func TestLaneFrames(t *testing.T) {
 	r := newRig(t, 1, "t")
+	x := r.dial(0)
 	c := r.core(0)
-	p, _ := c.topics.named([]byte("t"), 0)
-	q, _ := c.topics.named([]byte("t"), 1)
-	l := &lane{key: laneKey{mirror: "m", addr: netip.MustParseAddrPort("10.0.0.1:1")}, sessionID: 7, sessionEpoch: 3}
-	reports := &lane{users: 2}
-	for _, x := range []*Partition{p, q} {
-		s := &session{p: x, lane: l, reportLane: reports, told: true}
-		s.owner = s
-		c.lanes.sessions[x] = s
-		l.sessions = append(l.sessions, s)
+	c.conns[0].lane = &lane{cn: c.conns[0], state: laneReady}
+	r.give(x, []byte{0, 0x20, 0, 0, 0, 0, 0, 0}) // 2 MiB, twice what a request may have here
+	if x.closed || len(x.armed) != 1 || x.armed[0].Kind != ioring.RecvInto {
+		t.Fatalf("closed %v, armed %v", x.closed, x.armed)
 	}
-	c.detach(p)
-	want(t, "forgotten", len(l.forgotten), 1)
-	want(t, "partition", l.forgotten[0].Partition, 0)
-	want(t, "topic", l.forgotten[0].TopicID, topicID("t"))
-	want(t, "still on the lane", len(l.sessions), 1)
+	want(t, "rest", len(x.armed[0].Bytes), 2<<20-4)
 }
