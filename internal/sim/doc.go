@@ -14,7 +14,8 @@
 // MonotonicWatermark, NoReadAboveWatermark, AckedSurvives,
 // AckedIsOnEveryRegisteredISR, PrefixEqualBelowWatermark, ReleasedNeverGates,
 // FailedDirIsDead, LimitsHold, AnswersInOrder, OnceInTheLog,
-// EveryRequestIsAnswered, NothingLeaks. What each means is told in laws.go.
+// EveryRequestIsAnswered, NothingLeaks, DescriptorsAreOurs,
+// MirrorIsPrefixOfSource. What each means is told in laws.go.
 //
 // # Owner
 //

@@ -93,7 +93,10 @@ func (k *kernel) turn(all bool) bool {
 	k.awake = false
 	w.mono += 1000
 	for _, op := range k.core.Step(w.mono, w.wall(), events) {
-		k.ops = append(k.ops, pending{op: op, e: k.n.fds[op.FD]})
+		e := k.n.fds[op.FD]
+		w.check(e != nil || op.Kind == ioring.Accept || op.Kind == ioring.Connect || op.Kind == ioring.Populate,
+			"DescriptorsAreOurs", op.Kind, " of ", op.FD)
+		k.ops = append(k.ops, pending{op: op, e: e})
 	}
 	w.note("%s shard %d: %d events, %d in flight", k.n.name, k.index(), len(events), len(k.ops))
 	return true

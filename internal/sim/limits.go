@@ -11,7 +11,7 @@ const (
 	requestBytes  = 64 << 10
 	jobsPending   = 10_000
 	settleTurns   = 200_000
-	patience      = int64(10e9) // every request is answered within it once faults are over: what misses its wake sleeps longer
+	patience      = int64(45e9) // every request is answered within it once faults are over: what misses its wake sleeps longer
 	produceWaitMS = 3000
 	partitions    = 2 // of each topic
 )

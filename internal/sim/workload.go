@@ -127,7 +127,7 @@ func (c *producer) produce(b *batch) {
 	st, _ := c.w.src.eng.Status(c.p.id, c.p.index)
 	b.offline = st.Offline
 	c.w.note("%s-%d acks=%d pid=%d seq=%d sent, again %v", c.p.topic, c.p.index, c.acks, c.pid, b.seq, b.retry)
-	params := wire.ProduceParams{Acks: c.acks, TimeoutMs: []int32{100, produceWaitMS, 10 * produceWaitMS}[c.w.rnd.IntN(3)], Topic: c.p.topic, TopicID: c.p.id, Partition: c.p.index}
+	params := wire.ProduceParams{Acks: c.acks, TimeoutMs: []int32{100, produceWaitMS, 20 * produceWaitMS}[c.w.rnd.IntN(3)], Topic: c.p.topic, TopicID: c.p.id, Partition: c.p.index}
 	c.send(wire.KeyProduce, c.version, c.acks != 0, func(o []byte) []byte {
 		return wire.AppendProduceRequest(o, c.version, &params, b.bytes)
 	})
