@@ -24,10 +24,6 @@ import (
 const (
 	ackTopic  = "perf"
 	ackMirror = "perf"
-	// echoPause lies between two echoes during a run.
-	echoPause = 20 * time.Millisecond
-	// rttSlack is how far the measured round trip may be from the asked one.
-	rttSlack = time.Millisecond
 )
 
 type ackOptions struct {
@@ -151,19 +147,19 @@ func (o *ackOptions) load() (load.Options, error) {
 		return load.Options{}, cli.Usage("--rate: %v", err)
 	}
 	size, err := parseBytes(o.recordSize)
-	if err != nil || size < 1 || size > 512<<10 {
+	if err != nil || size < 1 || size > maxRecord {
 		return load.Options{}, cli.Usage("--record-size: from 1 to 512KiB, not %q", o.recordSize)
 	}
 	switch {
-	case o.rtt < 0 || o.rtt > time.Second:
-		return load.Options{}, cli.Usage("--rtt is from 0 to 1s")
+	case o.rtt < 0 || o.rtt > maxRTT:
+		return load.Options{}, cli.Usage("--rtt is from 0 to %v", maxRTT)
 	case o.flushAck != "appended" && o.flushAck != "durable":
 		return load.Options{}, cli.Usage("--flush-ack is appended or durable, not %q", o.flushAck)
-	case o.conns < 1 || o.conns > 1000 || o.partitions < 1 || o.duration <= 0 || o.warmUp < 0 || o.linger < 0 || rate < 1:
+	case o.conns < 1 || o.conns > maxConnections || o.partitions < 1 || o.duration <= 0 || o.warmUp < 0 || o.linger < 0 || rate < 1:
 		return load.Options{}, cli.Usage("--connections, --partitions, --duration and --rate are positive")
 	}
 	return load.Options{Connections: o.conns, RecordSize: int(size), Rate: rate, OneInFlight: o.single, Linger: o.linger,
-		WarmUp: o.warmUp, Duration: o.duration, Acks: -1, Timeout: 30 * time.Second, Seed: o.seed}, nil
+		WarmUp: o.warmUp, Duration: o.duration, Acks: -1, Timeout: ackTimeout, Seed: o.seed}, nil
 }
 
 // parseBytes reads 20MB (10^6), 16MiB (2^20), 1024.

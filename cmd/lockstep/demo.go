@@ -24,8 +24,7 @@ const (
 	demoMirror     = "dr"
 	demoPartitions = 3
 	demoRecord     = 1 << 10
-	demoLimit      = 115 * time.Second // of the whole demo
-	demoSingles    = 25                // records sent one at a time, for ack_p50_ms
+	demoSingles    = 25 // records sent one at a time, for ack_p50_ms
 	demoEchoes     = 15
 )
 
@@ -75,10 +74,10 @@ func (o *demoOptions) check() error {
 	switch {
 	case o.kill != "source" && o.kill != "destination" && o.kill != "none":
 		return cli.Usage("--kill is source, destination or none, not %q", o.kill)
-	case o.records < 4*demoSingles || o.records > 10_000_000:
-		return cli.Usage("--records is from %d to 10000000", 4*demoSingles)
-	case o.rtt < 0 || o.rtt > time.Second:
-		return cli.Usage("--rtt is from 0 to 1s")
+	case o.records < 4*demoSingles || o.records > demoMaxRecords:
+		return cli.Usage("--records is from %d to %d", 4*demoSingles, demoMaxRecords)
+	case o.rtt < 0 || o.rtt > demoMaxRTT:
+		return cli.Usage("--rtt is from 0 to %v", demoMaxRTT)
 	case o.async && o.kill == "destination":
 		return cli.Usage("--async with --kill destination shows nothing: nobody waits for the destination")
 	}

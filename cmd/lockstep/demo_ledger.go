@@ -16,9 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// demoWindow is how many records are under way at most.
-const demoWindow = 1000
-
 // demoLedger knows what was sent and what was acknowledged.
 type demoLedger struct {
 	seed uint64

@@ -22,9 +22,6 @@ import (
 	"lockstep/segment"
 )
 
-// maxInflated bounds the records of one batch after decompression, in bytes.
-const maxInflated = 256 << 20
-
 func logCommand(o *cli.Options) *cobra.Command {
 	return group("log", "Look into the segment files of a broker that is stopped", "  lockstep log verify /data/lockstep",
 		logDumpCommand(o), logVerifyCommand(o))

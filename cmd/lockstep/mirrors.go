@@ -9,9 +9,6 @@ import (
 	"lockstep/internal/cli"
 )
 
-// stopWait is how long a stop waits for STOPPED unless told otherwise.
-const stopWait = 2 * time.Minute
-
 func mirrorsCommand(o *cli.Options) *cobra.Command {
 	return group("mirrors", "Mirror topics from other clusters, and fail over",
 		`  lockstep mirrors create dr --config bootstrap.servers=source:9092

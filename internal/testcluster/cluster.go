@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"lockstep/internal/wanlink"
@@ -35,13 +38,19 @@ type Cluster struct {
 	keep                bool
 }
 
-// Start starts both brokers. What it has begun ends on an error.
+// Start starts both brokers. What it has begun ends on an error. A port that
+// was free and is taken when the broker wants it is no error: it begins anew.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	c := &Cluster{keep: o.Keep}
-	if err := c.start(ctx, o); err != nil {
-		return nil, errors.Join(err, c.Close())
+	for try := 1; ; try++ {
+		c := &Cluster{keep: o.Keep}
+		err := c.start(ctx, o)
+		if err == nil {
+			return c, nil
+		}
+		if err = errors.Join(err, c.Close()); try == startTries || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
+			return nil, err
+		}
 	}
-	return c, nil
 }
 
 func (c *Cluster) start(ctx context.Context, o Options) error {
@@ -95,19 +104,22 @@ func (c *Cluster) broker(o Options, name, addr, admin string, settings []string)
 	return b
 }
 
-// freePorts finds n addresses nobody listens on. Another program may take one
-// before its broker does: then the broker says so.
+// freePorts finds n addresses nobody listens on, below the ports that the
+// kernel gives to outgoing connections. Another program may still take one
+// before its broker does.
 func freePorts(n int) ([]string, error) {
-	addrs := make([]string, n)
-	for i := range addrs {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+	var addrs []string
+	for range portTries {
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", portMin+rand.IntN(portMax-portMin)))
 		if err != nil {
-			return nil, err
+			continue
 		}
 		defer ln.Close()
-		addrs[i] = ln.Addr().String()
+		if addrs = append(addrs, ln.Addr().String()); len(addrs) == n {
+			return addrs, nil
+		}
 	}
-	return addrs, nil
+	return nil, fmt.Errorf("no %d free ports from %d to %d in %d tries", n, portMin, portMax, portTries)
 }
 
 // Close kills both brokers, closes the link and removes the directory.

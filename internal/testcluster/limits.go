@@ -3,6 +3,13 @@ package testcluster
 import "time"
 
 const (
+	// portMin and portMax bound the ports of brokers: below the range that the
+	// kernel takes for outgoing connections.
+	portMin, portMax = 10_000, 32_000
+	// portTries bounds the search for free ports.
+	portTries = 200
+	// startTries is how often a start begins anew because a port was taken.
+	startTries = 3
 	// readyTimeout bounds the start of a broker.
 	readyTimeout = 30 * time.Second
 	// readyPoll is the pause between two looks at a starting broker.
