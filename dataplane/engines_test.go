@@ -384,3 +384,48 @@ func threadCount(t *testing.T) int {
 	}
 	return len(list)
 }
+
+// TestMallocs counts what a warm request allocates in the whole process, on real
+// sockets and files.
+func TestMallocs(t *testing.T) {
+	engines(t, func(t *testing.T, s *server) {
+		w := s.dial()
+		p, at := consume(0, 1), target("t", 0, 0)
+		at.MaxBytes = 1
+		for name, req := range map[string][]byte{
+			"produce": w.request(wire.KeyProduce, 9, produceBody(9, -1, 5000, "t", part{0, records(1, 100)})),
+			"fetch":   w.request(wire.KeyFetch, 12, func(b []byte) []byte { return wire.AppendFetchRequest(b, 12, &p, []wire.FetchTarget{at}, nil) }),
+		} {
+			in := make([]byte, 4<<10)
+			turn := func() {
+				if _, err := w.Write(req); err != nil {
+					t.Fatal(err)
+				}
+				for n, size := 0, 4; n < size; {
+					m, err := w.Read(in[n:])
+					if err != nil {
+						t.Fatal(err)
+					}
+					if n += m; n >= 4 {
+						size = 4 + int(binary.BigEndian.Uint32(in))
+					}
+				}
+			}
+			for range 500 {
+				turn()
+			}
+			const runs = 2000
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range runs {
+				turn()
+			}
+			runtime.ReadMemStats(&after)
+			each := float64(after.Mallocs-before.Mallocs) / runs
+			t.Logf("%s: %.3f allocations a request", name, each)
+			if each > 0.5 {
+				t.Errorf("%s: %.3f allocations a request", name, each)
+			}
+		}
+	})
+}
