@@ -173,9 +173,16 @@ type consumer struct {
 	version int16
 	at      int64
 	offline bool
+	patient bool // waits as long as it takes for one byte
 }
 
-func (c *consumer) owed() int { return len(c.wait) }
+// owed: a patient one is owed an answer as soon as there is something to read.
+func (c *consumer) owed() int {
+	if st, _ := c.node().eng.Status(c.p.id, c.p.index); c.patient && st.High <= c.at {
+		return 0
+	}
+	return len(c.wait)
+}
 
 func (c *consumer) cut(lost bool) {
 	c.drop()
@@ -209,6 +216,9 @@ func (c *consumer) act() bool {
 	c.offline = st.Offline
 	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, MaxWaitMs: int32(c.w.rnd.IntN(800)), MinBytes: int32(c.w.rnd.IntN(3000)),
 		MaxBytes: 1 << 20, SessionEpoch: -1}
+	if c.patient = c.w.rnd.IntN(3) == 0; c.patient {
+		params.MaxWaitMs, params.MinBytes = 600_000, 1
+	}
 	t := wire.FetchTarget{Topic: c.p.topic, TopicID: c.p.id, Partition: c.p.index, CurrentLeaderEpoch: -1, FetchOffset: c.at,
 		LastFetchedEpoch: -1, LogStartOffset: -1, MaxBytes: int32(100 + c.w.rnd.IntN(60_000)), HighWatermark: -1}
 	c.send(wire.KeyFetch, c.version, true, func(o []byte) []byte {
