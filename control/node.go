@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"lockstep/internal/meta"
 )
@@ -53,7 +54,7 @@ func OpenNode(o NodeOptions) (*Node, error) {
 	n := &Node{o: o, fsm: newFSM(o.Published)}
 	store, err := raftboltdb.New(raftboltdb.Options{Path: filepath.Join(o.Dir, "raft.db"), BoltOptions: &bolt.Options{Timeout: time.Second, NoFreelistSync: true, FreelistType: bolt.FreelistMapType}})
 	if err != nil {
-		if errors.Is(err, bolt.ErrTimeout) {
+		if errors.Is(err, berrors.ErrTimeout) {
 			return nil, fmt.Errorf("metadata directory %s is in use by another process", o.Dir)
 		}
 		return nil, fmt.Errorf("metadata store in %s: %w", o.Dir, err)

@@ -393,5 +393,4 @@ type request struct {
 	h    wire.Header
 	body []byte
 	f    *frame
-	ans  *answer
 }

@@ -202,14 +202,6 @@ func (p *Partition) ack(r *role, offset int64, late bool) (code wire.ErrorCode, 
 // this leadership began: before that ListOffsets must not tell an end (R7).
 func (p *Partition) latestKnown(r *role) bool { return p.high.Load() >= r.electionEnd }
 
-// readable is the offset below which a reader of this kind may read.
-func (p *Partition) readable(replica bool) int64 {
-	if replica {
-		return p.log.End()
-	}
-	return p.high.Load()
-}
-
 // checkEpoch is Kafka's fence for requests that name a leader epoch (KIP-320).
 func (r *role) checkEpoch(current int32) wire.ErrorCode {
 	switch {

@@ -7,22 +7,21 @@ import (
 // produce is a produce request from its first batch to its answer.
 type produce struct {
 	timer
-	ans      *answer
-	f        *frame
-	version  int16
-	corr     int32
-	acks     int16
-	it       wire.ProduceIter
-	topics   int
-	begun    int64 // ns
-	gen      uint32
-	left     int // partitions without a result
-	parts    []producePart
-	names    []byte
-	waiting  bool // all partitions are appended or refused
-	next     *produce
-	stalled  *Partition
-	inflated []byte
+	ans     *answer
+	f       *frame
+	version int16
+	corr    int32
+	acks    int16
+	it      wire.ProduceIter
+	topics  int
+	begun   int64 // ns
+	gen     uint32
+	left    int // partitions without a result
+	parts   []producePart
+	names   []byte
+	waiting bool // all partitions are appended or refused
+	next    *produce
+	stalled *Partition
 }
 
 // producePart is one partition's share of a request.

@@ -139,15 +139,14 @@ func (s *Source) EarliestOffset(ctx context.Context, topic string, partition int
 	if err != nil {
 		return 0, fmt.Errorf("list offsets at the source: %w", err)
 	}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return 0, fmt.Errorf("list offsets at the source: %w", err)
-			}
-			return p.Offset, nil
-		}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return 0, errors.New("the source does not tell its offsets")
 	}
-	return 0, errors.New("the source does not tell its offsets")
+	answer := &resp.Topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
+		return 0, fmt.Errorf("list offsets at the source: %w", err)
+	}
+	return answer.Offset, nil
 }
 
 // Config asks for one setting of a topic, "" when the source does not have it.

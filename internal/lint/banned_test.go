@@ -13,7 +13,6 @@ import (
 
 // ban is a call, import or word that is not wanted, why, and where it may be.
 type ban struct {
-	name  string
 	why   string
 	files []string // paths, or directories ending in /
 }

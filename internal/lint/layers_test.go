@@ -12,8 +12,6 @@ type rule struct {
 	outside string // modules or packages, by prefix
 }
 
-// anything is for packages on top that nobody imports.
-const anything = "*"
 
 // layers is the whole import graph that is allowed. Imports go down; a package
 // that is not in the table may not exist.
