@@ -12,7 +12,6 @@ type rule struct {
 	outside string // modules or packages, by prefix
 }
 
-
 // layers is the whole import graph that is allowed. Imports go down; a package
 // that is not in the table may not exist.
 var layers = map[string]rule{
