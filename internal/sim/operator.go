@@ -50,7 +50,7 @@ func (w *World) people() {
 	for _, p := range w.model.parts {
 		w.clients = append(w.clients, &consumer{link: link{w: w}, p: p, version: []int16{4, 7, 11, 12, 13, 18, 20}[w.rnd.IntN(7)]})
 	}
-	w.clients = append(w.clients, &talker{link: link{w: w}, p: at()})
+	w.clients = append(w.clients, &talker{link: link{w: w}, p: at()}, &wide{link: link{w: w}, acks: -1}, &wide{link: link{w: w}, acks: 1})
 	for i := range w.cfg.Mirrors {
 		m := &mirrorModel{w: w, name: fmt.Sprintf("m%d", i), cluster: fmt.Sprintf("dst%d", i), data: link{w: w}, report: link{w: w}, said: map[claim]int64{}}
 		for _, p := range w.model.parts {
