@@ -161,6 +161,9 @@ func (e *Engine) Retain() {
 		if n := p.log.RetentionPlan(now, p.high.Load()); n > 0 && r.settings.Retention {
 			d = p.log.Drop(n)
 		}
+		if r.settings.Retention && p.high.Load() == p.log.End() && p.log.SealExpired(now) {
+			e.follow(p)
+		}
 		p.unlock()
 		if err := d.Do(); err != nil {
 			e.o.Log.Warn("segment could not be removed", "topic", p.topic, "partition", p.index, "error", err)

@@ -101,3 +101,19 @@ func (l *Log) removeFiles(base int64) error {
 		l.dir.fs.Remove(segmentName(l.path, base, indexSuffix)),
 		l.dir.fs.Remove(segmentName(l.path, base, snapshotSuffix)))
 }
+
+// SealExpired seals the active segment when every record in it is past
+// retention.ms, so that the next step rolls it and retention can drop it: a
+// topic nobody writes to any more must not keep its last segment for ever. It
+// tells whether a step is to be asked for. [L]
+func (l *Log) SealExpired(now int64) bool {
+	s := l.active()
+	if l.err() != nil || s == nil || l.sealing || l.truncating || !l.idle() || s.size.Load() == 0 || l.cfg.RetentionMs < 0 {
+		return false
+	}
+	if ts := s.maxTs.Load(); ts < 0 || now-ts <= l.cfg.RetentionMs {
+		return false
+	}
+	l.sealing = true
+	return true
+}
