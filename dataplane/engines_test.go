@@ -429,3 +429,33 @@ func TestMallocs(t *testing.T) {
 		}
 	})
 }
+
+// TestAppendControl: the broker's own batches go through the same log, wait for
+// room and for the mark, and end with their context while a mirror gates.
+func TestAppendControl(t *testing.T) {
+	engines(t, func(t *testing.T, s *server) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		reset := func() []byte { return wire.MirrorPidReset(nil, "far", 1_700_000_000_000) }
+		if err := s.e.AppendControl(ctx, topicID("t"), 2, reset); err != nil {
+			t.Fatal(err)
+		}
+		w := s.dial()
+		w.put(w.request(wire.KeyProduce, 9, produceBody(9, -1, 1000, "t", part{2, records(1, 10)})))
+		_, base := w.produced(9)
+		want(t, "the next offset", base, 1)
+		if err := s.e.AppendControl(ctx, topicID("x"), 0, reset); err != ErrNotLeader {
+			t.Errorf("no such topic: %v", err)
+		}
+		s.facts.register(t, "m", "t")
+		s.publish()
+		short, stop := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer stop()
+		if err := s.e.AppendControl(short, topicID("t"), 2, reset); err != context.DeadlineExceeded {
+			t.Errorf("behind a mirror: %v", err)
+		}
+		st, _ := s.e.Status(topicID("t"), 2)
+		want(t, "end", st.End, 3)
+		want(t, "mark", st.High, 2)
+	})
+}
