@@ -97,7 +97,7 @@ type ackResult struct {
 	Type       string   `json:"mirror_type"`
 	CPU        cpuUse   `json:"cpu_s"`
 	Engine     string   `json:"engine"`
-	Reactors   int      `json:"reactors"` // 0 = the default
+	Reactors   int      `json:"reactors"`
 	FlushAck   string   `json:"flush_ack"`
 	RecordSize int      `json:"record_size"`
 	Machine    machine  `json:"machine"`
@@ -219,7 +219,7 @@ func (o *ackOptions) measure(ctx context.Context, c *testcluster.Cluster, lo loa
 		return nil, err
 	}
 	defer echo.Close()
-	r := &ackResult{RTTAskedMs: ms(o.rtt), Mode: "open loop, " + o.rate + "/s", Type: topic.Type(), Engine: c.Source.Engine(ctx), Reactors: o.reactors, FlushAck: o.flushAck,
+	r := &ackResult{RTTAskedMs: ms(o.rtt), Mode: "open loop, " + o.rate + "/s", Type: topic.Type(), Engine: c.Source.Engine(ctx), Reactors: c.Source.Reactors(ctx), FlushAck: o.flushAck,
 		RecordSize: lo.RecordSize, Machine: machineFacts(c.Dir), Commit: buildCommit(), Void: []string{}}
 	if o.single {
 		r.Mode = "one record in flight"

@@ -92,6 +92,7 @@ func (b *broker) writeMetrics(w http.ResponseWriter, _ *http.Request) {
 	engine := fmt.Sprintf("{engine=%q}", b.engine.EngineName())
 	put := func(name string, v int64) { fmt.Fprintf(w, "%s %d\n", name, v) }
 	put("lockstep_info"+engine, 1)
+	put("lockstep_io_reactors", int64(b.reactors()))
 	put("kafka_server_broker_connections", m.Connections)
 	put("kafka_network_requests_total", m.Requests)
 	put(`kafka_network_requests_total{request="Produce"}`, m.Produces)

@@ -212,14 +212,25 @@ func (b *Broker) Page(ctx context.Context, path string) (string, error) {
 
 // Engine is the name of the engine the broker runs on.
 func (b *Broker) Engine(ctx context.Context) string {
+	if name := b.metric(ctx, `lockstep_info{engine="`, `"`); name != "" {
+		return name
+	}
+	return "unknown"
+}
+
+// Reactors is how many ring threads the broker runs, 0 if it does not answer.
+func (b *Broker) Reactors(ctx context.Context) int {
+	n, _ := strconv.Atoi(b.metric(ctx, "lockstep_io_reactors ", "\n"))
+	return n
+}
+
+// metric is what stands between two strings on the metrics page.
+func (b *Broker) metric(ctx context.Context, from, to string) string {
 	page, err := b.Page(ctx, "/metrics")
 	if err != nil {
-		return "unknown"
+		return ""
 	}
-	_, rest, ok := strings.Cut(page, `lockstep_info{engine="`)
-	name, _, _ := strings.Cut(rest, `"`)
-	if !ok {
-		return "unknown"
-	}
-	return name
+	_, rest, _ := strings.Cut(page, from)
+	value, _, _ := strings.Cut(rest, to)
+	return value
 }
