@@ -120,7 +120,11 @@ func (d *fakeData) Status(id [16]byte, i int32) (status.Partition, bool) {
 		Offline: x.offline, MinISR: 1}
 	if t.Mirror != nil && p.State != mirror.Stopped {
 		s.Mirror = &status.Mirror{Name: t.Mirror.Mirror, InStep: x.inStep, FailingSinceMS: x.failing, EpochBehind: x.epochBehind,
-			Drained: !x.undrained && p.State != mirror.Mirroring && p.State != mirror.LogTruncation}
+			MaxSourceEpoch: -1,
+			Drained:        !x.undrained && p.State != mirror.Mirroring && p.State != mirror.LogTruncation}
+	}
+	if s.Mirror != nil && x.epochBehind {
+		s.Mirror.MaxSourceEpoch = p.LeaderEpoch + 1
 	}
 	return s, true
 }
