@@ -173,18 +173,7 @@ func (n *Node) Propose(ctx context.Context, cmd meta.Message) (meta.Result, erro
 		timeout = min(timeout, max(time.Until(d), time.Millisecond))
 	}
 	f := n.raft.Apply(b, timeout)
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }() // raft bounds the queueing only
-	t := time.NewTimer(timeout)
-	defer t.Stop()
-	var err error
-	select {
-	case err = <-done:
-	case <-t.C:
-		return meta.Result{}, errors.Join(ErrUnknownOutcome, context.DeadlineExceeded)
-	case <-ctx.Done():
-		return meta.Result{}, errors.Join(ErrUnknownOutcome, ctx.Err())
-	}
+	err := await(ctx, f, timeout) // raft bounds the queueing only
 	switch {
 	case err == nil:
 		return f.Response().(meta.Result), nil
@@ -197,13 +186,34 @@ func (n *Node) Propose(ctx context.Context, cmd meta.Message) (meta.Result, erro
 	}
 }
 
+// await bounds the wait for raft, whose futures know no end: not while a disk
+// or the state machine stands still, nor, for some, after a shutdown.
+func await(ctx context.Context, f raft.Future, timeout time.Duration) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	t := time.NewTimer(timeout)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-t.C:
+		return context.DeadlineExceeded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Verify tells whether this node is still the active controller, by asking the
 // quorum, and waits until all it has committed is applied here.
 func (n *Node) Verify() error {
-	if err := n.raft.VerifyLeader().Error(); err != nil {
+	if !n.Leads() {
 		return ErrNoController
 	}
-	if err := n.raft.Barrier(proposeTimeout).Error(); err != nil {
+	ctx := context.Background()
+	if err := await(ctx, n.raft.VerifyLeader(), proposeTimeout); err != nil {
+		return ErrNoController
+	}
+	if err := await(ctx, n.raft.Barrier(proposeTimeout), proposeTimeout); err != nil {
 		return ErrNoController
 	}
 	return nil

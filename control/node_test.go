@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -127,7 +129,8 @@ func TestNodeSnapshot(t *testing.T) {
 	for i := range 120 {
 		propose(t, n, features(i))
 	}
-	propose(t, n, &msg.RegisterBrokerCommand{BrokerId: 1, Host: "h", Port: 1})
+	broker := propose(t, n, &msg.RegisterBrokerCommand{BrokerId: 1, Host: "h", Port: 1})
+	propose(t, n, &msg.UnfenceBrokerCommand{BrokerId: 1, BrokerEpoch: broker.Number})
 	propose(t, n, &msg.CreateTopicsCommand{Topics: []msg.CreateTopicsCommandNewTopic{{Name: "t", TopicId: [16]byte{5},
 		Assignments: []msg.CreateTopicsCommandAssignment{{Replicas: []int32{1}}}}}})
 	if err := n.raft.Snapshot().Error(); err != nil {
@@ -160,7 +163,7 @@ func TestNodeSnapshot(t *testing.T) {
 
 func TestBadSnapshotIsRefused(t *testing.T) {
 	f := newFSM(func(*meta.View) { t.Error("published") })
-	if err := f.Restore(os.NewFile(0, "nothing")); err == nil {
+	if err := f.Restore(io.NopCloser(iotest.ErrReader(errors.New("disk")))); err == nil {
 		t.Error("an unreadable snapshot was taken")
 	}
 	r, w, err := os.Pipe()
