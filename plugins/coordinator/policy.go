@@ -28,7 +28,7 @@ func next(e sdk.Event) (mirror.PartitionEvent, string, bool) {
 	switch {
 	case desired == mirror.Stopped && state != mirror.Stopped && state != mirror.Stopping:
 		return mirror.WantStopped, "stop is desired", true
-	case desired == mirror.Paused && state != mirror.Paused && state != mirror.Pausing && state != mirror.Stopping:
+	case desired == mirror.Paused && state != mirror.Paused && state != mirror.Pausing && state != mirror.Stopping && state != mirror.Stopped:
 		return mirror.WantPaused, "pause is desired", true
 	case desired != mirror.Mirroring:
 		return 0, "", false
