@@ -69,6 +69,7 @@ type fakePart struct {
 	offline     bool
 	undrained   bool
 	epochBehind bool
+	outOfReach  bool
 }
 
 type marker struct {
@@ -119,7 +120,7 @@ func (d *fakeData) Status(id [16]byte, i int32) (status.Partition, bool) {
 	s := status.Partition{Topic: t.Name, TopicID: id, Partition: i, Leader: true, LeaderEpoch: p.LeaderEpoch, End: x.end, LatestEpoch: x.latest,
 		Offline: x.offline, MinISR: 1}
 	if t.Mirror != nil && p.State != mirror.Stopped {
-		s.Mirror = &status.Mirror{Name: t.Mirror.Mirror, InStep: x.inStep, FailingSinceMS: x.failing, EpochBehind: x.epochBehind,
+		s.Mirror = &status.Mirror{Name: t.Mirror.Mirror, InStep: x.inStep, FailingSinceMS: x.failing, EpochBehind: x.epochBehind, OutOfReach: x.outOfReach,
 			MaxSourceEpoch: -1,
 			Drained:        !x.undrained && p.State != mirror.Mirroring && p.State != mirror.LogTruncation}
 	}
@@ -160,7 +161,7 @@ func (d *fakeData) OpenTransactions(id [16]byte, i int32) []status.OpenTransacti
 }
 
 func (d *fakeData) RestartAt(id [16]byte, i int32, offset int64) {
-	d.set(id, i, func(p *fakePart) { p.end = offset })
+	d.set(id, i, func(p *fakePart) { p.end, p.outOfReach = offset, false })
 }
 
 func (d *fakeData) SetSources(m string, topics map[string][]status.SourceLeader) {
