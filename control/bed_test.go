@@ -70,6 +70,7 @@ type fakePart struct {
 	undrained   bool
 	epochBehind bool
 	outOfReach  bool
+	leads       int32 // leader epoch the data plane has reached; 0 = the View's
 }
 
 type marker struct {
@@ -123,6 +124,9 @@ func (d *fakeData) Status(id [16]byte, i int32) (status.Partition, bool) {
 		s.Mirror = &status.Mirror{Name: t.Mirror.Mirror, InStep: x.inStep, FailingSinceMS: x.failing, EpochBehind: x.epochBehind, OutOfReach: x.outOfReach,
 			MaxSourceEpoch: -1,
 			Drained:        !x.undrained && p.State != mirror.Mirroring && p.State != mirror.LogTruncation}
+	}
+	if x.leads != 0 {
+		s.LeaderEpoch = x.leads
 	}
 	if s.Mirror != nil && x.epochBehind {
 		s.Mirror.MaxSourceEpoch = p.LeaderEpoch + 1

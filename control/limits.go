@@ -21,3 +21,6 @@ const (
 	epochMargin       = 3  // and before the source's comes nearer than this
 	appendTimeout     = 30 * time.Second
 )
+
+// noFence is the fence of what the broker does by itself, without a plugin.
+const noFence = -1

@@ -53,9 +53,9 @@ type MirrorOptions struct {
 	RegisterBarrier time.Duration                                   // lockstep.mirror.register.barrier.ms
 	Refresh         time.Duration                                   // mirror.metadata.refresh.interval.ms
 	Dial            func(configs map[string]string) (Source, error) // nil = remote.Dial
-	Coordinator     *host.Instance
-	Promotion       *host.Instance
-	Release         *host.Instance
+	Coordinator     *host.Slot
+	Promotion       *host.Slot
+	Release         *host.Slot
 }
 
 // Mirrors keeps the mirrors of this cluster going and answers for the
@@ -134,7 +134,7 @@ func (m *Mirrors) Run(ctx context.Context) {
 	for {
 		if m.o.Node.Leads() {
 			if !fenced || !m.fencesHold() {
-				fenced = m.raiseFences(ctx)
+				fenced = m.raiseFences(ctx, !fenced)
 			}
 			m.look(ctx)
 		} else {
@@ -331,8 +331,8 @@ func (m *Mirrors) client(name string) Source {
 }
 
 // fences are the policies by the kind of their fence.
-func (m *Mirrors) fences() map[meta.FenceKind]*host.Instance {
-	return map[meta.FenceKind]*host.Instance{meta.FenceCoordinator: m.o.Coordinator,
+func (m *Mirrors) fences() map[meta.FenceKind]*host.Slot {
+	return map[meta.FenceKind]*host.Slot{meta.FenceCoordinator: m.o.Coordinator,
 		meta.FencePromotion: m.o.Promotion, meta.FenceRelease: m.o.Release}
 }
 
@@ -343,22 +343,27 @@ func (m *Mirrors) fencesHold() bool {
 		v.Fence(meta.FenceRelease) == m.o.Release.Fence()
 }
 
-// raiseFences makes wishes of earlier instances stale; the first commands of a
-// term.
-func (m *Mirrors) raiseFences(ctx context.Context) bool {
-	for kind, inst := range m.fences() {
+// raiseFences makes wishes of earlier instances stale: all of them first in a
+// term, and one kind's when another instance serves.
+func (m *Mirrors) raiseFences(ctx context.Context, all bool) bool {
+	v := m.o.Node.View()
+	for kind, slot := range m.fences() {
+		if !all && slot.Fence() == v.Fence(kind) {
+			continue
+		}
 		res, err := m.o.Node.Propose(ctx, raiseFence(kind))
 		if err != nil || res.ErrorCode != 0 {
 			return false
 		}
-		inst.SetFence(res.Number)
+		slot.SetFence(res.Number)
 	}
 	return true
 }
 
-func (m *Mirrors) record(inst *host.Instance, seq int64, w sdk.Wish, why string) {
-	inst.Record(host.Verdict{Seq: seq, NowMS: m.o.Now().UnixMilli(), Wish: w, Accepted: why == "", Why: why})
+// verdict on a wish; an empty why accepts it.
+func (m *Mirrors) verdict(w sdk.Wish, why string) host.Verdict {
 	if why != "" {
-		m.o.Log.Debug("wish refused", "plugin", inst.Describe().Name, "wish", w.Do, "topic", w.Topic, "why", why)
+		m.o.Log.Debug("wish refused", "wish", w.Do, "topic", w.Topic, "partition", w.Partition, "why", why)
 	}
+	return host.Verdict{Wish: w, Accepted: why == "", Why: why}
 }

@@ -9,6 +9,7 @@ import (
 	"lockstep/internal/mirror"
 	"lockstep/internal/msg"
 	"lockstep/internal/status"
+	"lockstep/plugins/host"
 	"lockstep/plugins/sdk"
 )
 
@@ -17,7 +18,7 @@ func raiseFence(kind meta.FenceKind) meta.Message { return &msg.RaiseFenceComman
 // lookPartitions drives the partitions of one mirrored topic that this broker
 // leads. It tells whether a leader at the source has moved.
 func (m *Mirrors) lookPartitions(ctx context.Context, v *meta.View, t *meta.Topic) (moved bool) {
-	cmd := &msg.MirrorPartitionStatesCommand{BrokerId: m.o.NodeID}
+	wished := map[int64][]msg.MirrorPartitionStatesCommandPartition{} // by the fence of who wished them
 	bumps := &msg.BumpLeaderEpochsCommand{}
 	for i, p := range t.Partitions {
 		if p.Leader != m.o.NodeID || p.State == mirror.Stopping {
@@ -44,21 +45,23 @@ func (m *Mirrors) lookPartitions(ctx context.Context, v *meta.View, t *meta.Topi
 				}
 			}
 		}
-		if d, ok := m.stepPartition(ctx, t, p, int32(i), facts); ok {
-			cmd.Partitions = append(cmd.Partitions, d)
+		if d, fence, ok := m.stepPartition(ctx, t, p, int32(i), facts); ok {
+			wished[fence] = append(wished[fence], d)
 		}
 	}
 	if len(bumps.Partitions) > 0 {
 		m.propose(ctx, bumps, "raise leader epochs", t.Name)
 	}
-	m.proposeStates(ctx, cmd, "mirror partition states", t.Name)
+	for fence, some := range wished {
+		m.proposeStates(ctx, fence, some, "mirror partition states", t.Name)
+	}
 	return moved
 }
 
 // proposeStates proposes changes of state, in as many commands as they need.
-func (m *Mirrors) proposeStates(ctx context.Context, cmd *msg.MirrorPartitionStatesCommand, what, topic string) {
-	for some := range slices.Chunk(cmd.Partitions, meta.MaxStateDeltas) {
-		m.propose(ctx, &msg.MirrorPartitionStatesCommand{BrokerId: cmd.BrokerId, Partitions: some}, what, topic)
+func (m *Mirrors) proposeStates(ctx context.Context, fence int64, deltas []msg.MirrorPartitionStatesCommandPartition, what, topic string) {
+	for some := range slices.Chunk(deltas, meta.MaxStateDeltas) {
+		m.propose(ctx, &msg.MirrorPartitionStatesCommand{BrokerId: m.o.NodeID, Fence: fence, Partitions: some}, what, topic)
 	}
 }
 
@@ -106,16 +109,18 @@ func (m *Mirrors) partitionFacts(t *meta.Topic, p *meta.Partition, i int32, st *
 
 // stepPartition asks the coordinator policy for the next event of a partition
 // and turns it into a change of the stored state.
-func (m *Mirrors) stepPartition(ctx context.Context, t *meta.Topic, p *meta.Partition, i int32, f sdk.Facts) (d msg.MirrorPartitionStatesCommandPartition, ok bool) {
+func (m *Mirrors) stepPartition(ctx context.Context, t *meta.Topic, p *meta.Partition, i int32, f sdk.Facts) (d msg.MirrorPartitionStatesCommandPartition, fence int64, ok bool) {
 	quiet := p.State == mirror.Mirroring && t.Mirror.Desired == mirror.Mirroring && !f.EpochBehind && f.Failed == ""
 	if quiet || p.State == mirror.Stopped && t.Mirror.Desired == mirror.Stopped {
-		return d, false
+		return d, 0, false
 	}
 	subject := sdk.Subject{Mirror: t.Mirror.Mirror, Topic: t.Name, TopicID: t.ID, Partition: i}
 	now := m.o.Now().UnixMilli()
-	dec, seq, _ := m.o.Coordinator.Handle(ctx, sdk.Event{NowMS: now, Type: sdk.PartitionLook, Subject: subject, Facts: f})
+	asked, err := m.o.Coordinator.Handle(ctx, sdk.Event{NowMS: now, Type: sdk.PartitionLook, Subject: subject, Facts: f})
 	is := mirror.Partition{State: p.State, Previous: p.Previous, NonRetryable: p.NonRetryable}
-	for _, w := range dec.Wishes {
+	fence = asked.Fence
+	verdicts := make([]host.Verdict, 0, len(asked.Wishes))
+	for _, w := range asked.Wishes {
 		why := allowStep(w, subject, t, f, now)
 		next := is
 		switch {
@@ -127,16 +132,19 @@ func (m *Mirrors) stepPartition(ctx context.Context, t *meta.Topic, p *meta.Part
 				why = "changes nothing"
 			}
 		}
-		m.record(m.o.Coordinator, seq, w, why)
+		verdicts = append(verdicts, m.verdict(w, why))
 		if why == "" {
 			d, ok = m.delta(t, p, i, next, w.Reason), true
 		}
 	}
+	if err == nil {
+		asked.Settle(verdicts...)
+	}
 	if !ok && t.Mirror.Desired == mirror.Stopped { // a stop never waits for a plugin, silent or wrong
 		next, _ := is.Step(mirror.WantStopped)
-		d, ok = m.delta(t, p, i, next, "built-in rule"), next.State != p.State
+		d, fence, ok = m.delta(t, p, i, next, "built-in rule"), noFence, next.State != p.State
 	}
-	return d, ok
+	return d, fence, ok
 }
 
 // allowStep is the guard for a coordinator's wish: the event must be true by

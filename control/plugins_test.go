@@ -109,7 +109,7 @@ func TestLyingCoordinator(t *testing.T) {
 		b.walk(mirror.EpochFencing) // a state in which the policy is asked
 		b.each(func(p *fakePart) { p.epochBehind = true })
 		b.runMirrors()
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500*time.Millisecond + tick/2) // between two looks
 		b.haltMirrors()
 		if s := b.topic().Partitions[0].State; s != mirror.EpochFencing || b.phase() != mirror.InSync {
 			t.Fatal(b.dump())
@@ -204,7 +204,7 @@ func TestReleasePolicyHolds(t *testing.T) {
 		one := func(r int64) SyncOutcome {
 			return b.mirrors.Register(t.Context(), "far", "dest", []SyncTopic{{Name: topicName, ID: topicID, Recovery: r >= 0, ReleaseNumber: r}})[0]
 		}
-		b.until("a fence", time.Second, func() bool { return b.release.Fence() > 0 })
+		b.until("the fences", time.Second, b.fenced)
 		if o := one(-1); o.Code != 0 || o.Epoch <= 0 { // nothing is released: a hold says nothing
 			t.Fatal(o)
 		}
@@ -286,4 +286,9 @@ func TestEarlyRetryIsRefused(t *testing.T) {
 func (b *bed) plainTopic() {
 	b.t.Helper()
 	b.must(&msg.CreateTopicsCommand{Topics: []msg.CreateTopicsCommandNewTopic{{Name: topicName, TopicId: topicID, NumPartitions: 1, ReplicationFactor: 1}}})
+}
+
+// fenced tells whether the controller has begun its term.
+func (b *bed) fenced() bool {
+	return b.coordinator.Fence() > 0 && b.promotion.Fence() > 0 && b.release.Fence() > 0 && b.mirrors.fencesHold()
 }

@@ -12,6 +12,7 @@ import (
 	"lockstep/internal/mirror"
 	"lockstep/internal/msg"
 	"lockstep/internal/wire"
+	"lockstep/plugins/host"
 	"lockstep/plugins/sdk"
 )
 
@@ -40,24 +41,26 @@ func (m *Mirrors) lookPromotion(ctx context.Context, t *meta.Topic) {
 		return
 	}
 	subject := sdk.Subject{Mirror: t.Mirror.Mirror, Topic: t.Name, TopicID: t.ID, Partition: -1}
-	dec, seq, err := m.o.Promotion.Handle(ctx, sdk.Event{NowMS: m.o.Now().UnixMilli(), Type: sdk.PromotionLook, Subject: subject, Facts: f})
+	asked, err := m.o.Promotion.Handle(ctx, sdk.Event{NowMS: m.o.Now().UnixMilli(), Type: sdk.PromotionLook, Subject: subject, Facts: f})
 	if err != nil {
 		return // nothing changes without the policy; traffic goes on as it is
 	}
 	done := false
-	for _, w := range dec.Wishes {
+	verdicts := make([]host.Verdict, 0, len(asked.Wishes))
+	for _, w := range asked.Wishes {
 		why, event := m.allowPromotion(w, subject, f)
 		switch {
 		case why != "":
 		case done:
 			why = "one step at a time"
-		case m.step(ctx, t, p, mirror.PromotionEvent{Kind: event}, w.Reason):
+		case m.step(ctx, asked.Fence, t, p, mirror.PromotionEvent{Kind: event}, w.Reason):
 			done = true
 		default:
 			why = "not made durable"
 		}
-		m.record(m.o.Promotion, seq, w, why)
+		verdicts = append(verdicts, m.verdict(w, why))
 	}
+	asked.Settle(verdicts...)
 }
 
 // promotionFacts are measured here, from this broker's partitions: the
@@ -115,12 +118,12 @@ func (m *Mirrors) allowPromotion(w sdk.Wish, s sdk.Subject, f sdk.Facts) (why st
 
 // step makes an event of the promotion machine durable, then carries out what
 // the machine asks for. Apply computes the same step from the same state.
-func (m *Mirrors) step(ctx context.Context, t *meta.Topic, p mirror.Promotion, e mirror.PromotionEvent, reason string) bool {
+func (m *Mirrors) step(ctx context.Context, fence int64, t *meta.Topic, p mirror.Promotion, e mirror.PromotionEvent, reason string) bool {
 	next, _ := p.Step(e)
 	if next == p {
 		return true
 	}
-	cmd := &msg.PromotionStepCommand{Fence: m.o.Promotion.Fence(), Topics: []msg.PromotionStepCommandTopic{{
+	cmd := &msg.PromotionStepCommand{Fence: fence, Topics: []msg.PromotionStepCommandTopic{{
 		TopicId: t.ID, ExpectedPhase: int8(p.Phase), Event: int8(e.Kind), Number: e.Number, Asked: e.Asked}}}
 	res, ok := m.propose(ctx, cmd, "promotion", t.Name)
 	if !ok || len(res.Items) != 1 || res.Items[0].ErrorCode != 0 {
@@ -250,7 +253,7 @@ func (m *Mirrors) sendRegister(ctx context.Context, t *meta.Topic, p mirror.Prom
 				}
 				return
 			}
-			if m.step(ctx, now, now.Mirror.Promotion, e, reason) {
+			if m.step(ctx, noFence, now, now.Mirror.Promotion, e, reason) {
 				return
 			}
 			sleep(ctx, registerRetry)
@@ -317,7 +320,7 @@ func (m *Mirrors) sendUnregister(ctx context.Context, t *meta.Topic, p mirror.Pr
 			return
 		}
 		if now := m.o.Node.View().TopicByID(t.ID); now != nil && now.Mirror != nil {
-			m.step(ctx, now, now.Mirror.Promotion, mirror.PromotionEvent{Kind: mirror.UnregisterAnswered, Number: standing, Asked: asked}, "unregistered")
+			m.step(ctx, noFence, now, now.Mirror.Promotion, mirror.PromotionEvent{Kind: mirror.UnregisterAnswered, Number: standing, Asked: asked}, "unregistered")
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -191,6 +192,7 @@ func TestDemotion(t *testing.T) {
 		}
 		b.src.set(func(s *fakeSource) { s.down = true })
 		b.each(func(p *fakePart) { p.failing, p.inStep = time.Now().UnixMilli(), false })
+		failing(2, time.Now().UnixMilli()-1000*60) // the newest failure counts
 		took := b.until("RECOVERY", demoteTime+time.Second, b.inPhase(mirror.Recovery))
 		if took < demoteTime {
 			t.Fatalf("demoted after %v", took)
@@ -263,6 +265,8 @@ func TestAsyncDuringRegistering(t *testing.T) {
 func TestRegisterAdmittedAfterTheStop(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *bed) {
 		gate := make(chan struct{})
+		answer := sync.OnceFunc(func() { close(gate) })
+		defer answer()
 		b.src.onRegister = func(int, *regTopic) (regResult, error) {
 			<-gate
 			return regResult{RegistrationEpoch: 64}, nil
@@ -279,7 +283,7 @@ func TestRegisterAdmittedAfterTheStop(t *testing.T) {
 		if len(before) != 1 || before[0].number != 0 {
 			t.Fatalf("the stop's Unregister: %v", before)
 		}
-		close(gate)
+		answer()
 		b.until("taken back", 5*time.Second, func() bool { _, u := b.src.asked(); return len(u) == 2 && u[1].number == 64 })
 	})
 }

@@ -53,20 +53,20 @@ func (m *Mirrors) advance(ctx context.Context, id [16]byte, s *stop) {
 		m.unregisterOnce(ctx, t)
 		s.unregistered = true
 	}
-	cmd := &msg.MirrorPartitionStatesCommand{BrokerId: m.o.NodeID}
+	var deltas []msg.MirrorPartitionStatesCommandPartition
 	for i, p := range t.Partitions {
 		if p.State != mirror.Stopping || p.Leader != m.o.NodeID || ctx.Err() != nil {
 			continue
 		}
 		if d, ok := m.stopStep(ctx, t, p, int32(i), s); ok {
-			cmd.Partitions = append(cmd.Partitions, d)
+			deltas = append(deltas, d)
 		}
 	}
-	if len(cmd.Partitions) == 0 {
+	if len(deltas) == 0 {
 		sleep(ctx, 10*time.Millisecond)
 		return
 	}
-	m.proposeStates(ctx, cmd, "stop", t.Name)
+	m.proposeStates(ctx, noFence, deltas, "stop", t.Name)
 }
 
 // unregisterOnce lets the source's producers go on before anything else. What

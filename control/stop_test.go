@@ -305,6 +305,22 @@ func TestStopWaitsForTheFetchers(t *testing.T) {
 	})
 }
 
+// Nothing is appended before the data plane leads by the raised epoch.
+func TestStopWaitsForTheEpoch(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *bed) {
+		b.sync()
+		b.data.set(topicID, 0, func(p *fakePart) { p.leads = b.topic().Partitions[0].LeaderEpoch })
+		b.stop()
+		time.Sleep(5 * time.Second)
+		if p := b.topic().Partitions[0]; p.StopStep != mirror.StopBumpEpoch || p.LeaderEpoch < p.Lineage[1].FirstEpoch {
+			t.Fatal(b.dump())
+		}
+		b.data.set(topicID, 0, func(p *fakePart) { p.leads = 0 })
+		b.until("STOPPED", 5*time.Second, b.allIn(mirror.Stopped))
+		b.checkStopped(10, 3)
+	})
+}
+
 // A topic that has stopped can be mirrored again, and its second stop
 // unregisters too.
 func TestSecondStopUnregistersToo(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"lockstep/internal/mirror"
 	"lockstep/internal/msg"
 	"lockstep/internal/wire"
+	"lockstep/plugins/host"
 	"lockstep/plugins/sdk"
 )
 
@@ -240,10 +241,14 @@ func (m *Mirrors) AlterType(ctx context.Context, name string, topics []AlterTopi
 // Register lets a destination gate topics of this cluster. The answer is
 // Apply's at the commit index, given once every shard gates by it (R10, R22).
 func (m *Mirrors) Register(ctx context.Context, name, clusterID string, topics []SyncTopic) []SyncOutcome {
-	cmd := &msg.RegisterSyncCommand{Fence: m.o.Release.Fence(), Mirror: name, ClusterId: clusterID}
+	cmd := &msg.RegisterSyncCommand{Fence: noFence, Mirror: name, ClusterId: clusterID}
 	for _, t := range topics {
+		held, fence := m.held(ctx, name, t)
+		if held {
+			cmd.Fence = fence
+		}
 		cmd.Topics = append(cmd.Topics, msg.RegisterSyncCommandTopic{TopicId: t.ID, Recovery: t.Recovery,
-			ReleaseNumber: max(t.ReleaseNumber, 0), Held: m.held(ctx, name, t)})
+			ReleaseNumber: max(t.ReleaseNumber, 0), Held: held})
 	}
 	out, res := m.ledger(ctx, cmd, topics)
 	if res == nil {
@@ -280,7 +285,7 @@ func (m *Mirrors) Register(ctx context.Context, name, clusterID string, topics [
 
 // held asks the release policy whether it keeps a marker. Without an answer
 // the built-in rule holds nothing.
-func (m *Mirrors) held(ctx context.Context, name string, t SyncTopic) bool {
+func (m *Mirrors) held(ctx context.Context, name string, t SyncTopic) (hold bool, fence int64) {
 	subject := sdk.Subject{Mirror: name, Topic: t.Name, TopicID: t.ID, Partition: -1}
 	released := false
 	if here := m.o.Node.View().TopicByID(t.ID); here != nil {
@@ -288,13 +293,13 @@ func (m *Mirrors) held(ctx context.Context, name string, t SyncTopic) bool {
 			released = released || r.Mirror == name && r.Released
 		}
 	}
-	d, seq, err := m.o.Release.Handle(ctx, sdk.Event{NowMS: m.o.Now().UnixMilli(), Type: sdk.RegisterAsked, Subject: subject,
+	asked, err := m.o.Release.Handle(ctx, sdk.Event{NowMS: m.o.Now().UnixMilli(), Type: sdk.RegisterAsked, Subject: subject,
 		Facts: sdk.Facts{Released: released, Recovery: t.Recovery}})
 	if err != nil {
-		return false
+		return false, noFence
 	}
-	hold := false
-	for _, w := range d.Wishes {
+	verdicts := make([]host.Verdict, 0, len(asked.Wishes))
+	for _, w := range asked.Wishes {
 		why := ""
 		switch {
 		case w.Subject != subject:
@@ -304,10 +309,11 @@ func (m *Mirrors) held(ctx context.Context, name string, t SyncTopic) bool {
 		case w.Do != sdk.Hold && w.Do != sdk.Admit:
 			why = "not a release's wish"
 		}
-		m.record(m.o.Release, seq, w, why)
+		verdicts = append(verdicts, m.verdict(w, why))
 		hold = hold || why == "" && w.Do == sdk.Hold
 	}
-	return hold
+	asked.Settle(verdicts...)
+	return hold, asked.Fence
 }
 
 // barrier waits until the data plane gates by an index.

@@ -84,7 +84,7 @@ func TestAddTopicsRefusals(t *testing.T) {
 func TestRegisterWaitsForTheGates(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *bed) {
 		b.plainTopic()
-		b.until("a fence", time.Second, func() bool { return b.release.Fence() > 0 })
+		b.until("the fences", time.Second, b.fenced)
 		b.data.lag = 1
 		ask := func() (SyncOutcome, time.Duration) {
 			start := time.Now()
@@ -114,7 +114,7 @@ func TestRegisterWaitsForTheGates(t *testing.T) {
 func TestLedgerVerbs(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *bed) {
 		b.plainTopic()
-		b.until("a fence", time.Second, func() bool { return b.release.Fence() > 0 })
+		b.until("the fences", time.Second, b.fenced)
 		topics := func(epoch, number int64, recovery bool) []SyncTopic {
 			return []SyncTopic{{Name: topicName, ID: topicID, Epoch: epoch, ReleaseNumber: number, Recovery: recovery}}
 		}
