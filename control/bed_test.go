@@ -322,7 +322,7 @@ type bed struct {
 	published func(*meta.View)
 	lives     byte
 
-	coordinator, promotion, release *host.Instance
+	coordinator, promotion, release *host.Slot
 	policies                        map[sdk.Kind]sdk.Plugin
 }
 
@@ -374,11 +374,11 @@ func (b *bed) open() {
 
 // runMirrors starts the loops; haltMirrors ends them and leaves the node.
 func (b *bed) runMirrors() {
-	of := func(kind sdk.Kind, p sdk.Plugin) *host.Instance {
+	of := func(kind sdk.Kind, p sdk.Plugin) *host.Slot {
 		if q := b.policies[kind]; q != nil {
 			p = q
 		}
-		return host.NewInstance(p)
+		return host.InProcess(p)
 	}
 	b.coordinator, b.promotion, b.release = of(sdk.Coordinator, coordinator.Policy{}), of(sdk.Promotion, promotion.Policy{}), of(sdk.Release, release.Policy{})
 	b.mirrors = NewMirrors(MirrorOptions{NodeID: 1, Node: b.node, Data: b.data, Log: b.logs.logger(), Now: time.Now, DemoteTimeout: demoteTime,

@@ -338,6 +338,9 @@ func TestQuorum(t *testing.T) {
 	if err := follower.WaitLeader(within(t, 200*time.Millisecond)); !errors.Is(err, ErrNoController) {
 		t.Errorf("a node nobody knows has a controller: %v", err)
 	}
+	if c := follower.raft.GetConfiguration(); c.Error() != nil || len(c.Configuration().Servers) != 0 {
+		t.Errorf("it has made up a quorum: %+v", c.Configuration())
+	}
 	if err := nodes[l].AddNonvoter(Peer{ID: 9, Addr: addr}); err != nil {
 		t.Fatal(err)
 	}
