@@ -19,7 +19,7 @@ import (
 func (b *bed) walk(states ...mirror.PartitionState) {
 	b.t.Helper()
 	for _, s := range states {
-		cmd := &msg.MirrorPartitionStatesCommand{BrokerId: 1}
+		cmd := &msg.MirrorPartitionStatesCommand{BrokerId: 1, Fence: noFence}
 		t := b.topic()
 		for i, p := range t.Partitions {
 			d := stateDelta(t, p, int32(i))

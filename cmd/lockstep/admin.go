@@ -40,6 +40,7 @@ func (b *broker) serveAdmin(addr string) (*adminServer, error) {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		_, _ = w.Write(meta.AppendDump(nil, b.node.View()))
 	})
+	b.bindPlugins(mux)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)

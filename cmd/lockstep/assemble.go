@@ -25,10 +25,7 @@ import (
 	"lockstep/internal/meta"
 	"lockstep/internal/status"
 	"lockstep/ioring"
-	"lockstep/plugins/coordinator"
-	"lockstep/plugins/host"
-	"lockstep/plugins/promotion"
-	"lockstep/plugins/release"
+	"lockstep/plugins/sdk"
 	"lockstep/segment"
 )
 
@@ -41,6 +38,7 @@ type broker struct {
 	node    *control.Node
 	engine  *dataplane.Engine
 	mirrors *control.Mirrors
+	plugins *pluginSet
 	api     *api.Server
 	epoch   int64
 	names   []string // listeners, in the order they were opened
@@ -90,6 +88,9 @@ func (b *broker) start(ctx context.Context) error {
 		b.dirs = append(b.dirs, d)
 	}
 	if err := b.openEngine(); err != nil {
+		return err
+	}
+	if err := b.openPlugins(); err != nil {
 		return err
 	}
 	if err := b.openNode(); err != nil {
@@ -349,10 +350,11 @@ func (b *broker) serve(ctx context.Context) {
 		DemoteTimeout:   time.Duration(b.cfg.MirrorDemoteTimeoutMs) * time.Millisecond,
 		RegisterBarrier: time.Duration(b.cfg.MirrorRegisterBarrierMs) * time.Millisecond,
 		Refresh:         time.Duration(b.cfg.MirrorRefreshMs) * time.Millisecond,
-		Coordinator:     host.NewInstance(coordinator.Policy{}), Promotion: host.NewInstance(promotion.Policy{}), Release: host.NewInstance(release.Policy{})})
+		Coordinator:     b.plugins.of[sdk.Coordinator].Slot(), Promotion: b.plugins.of[sdk.Promotion].Slot(), Release: b.plugins.of[sdk.Release].Slot()})
 	b.api = api.New(api.Deps{NodeID: b.cfg.NodeID, Config: &b.cfg, Control: quorum{b.node}, Data: brokerData{b.engine, b}, Mirrors: mirrorVerbs{b.mirrors},
 		Log: b.log, NewID: newID, Now: func() int64 { return time.Now().UnixMilli() }, Rack: b.cfg.Rack, Endpoint: b.endpoint, Note: b.mirrors.Note})
 	close(b.ready)
+	b.runPlugins(ctx)
 	b.goDo(func() { b.mirrors.Run(ctx) })
 	b.goDo(func() { b.every(ctx, 5*time.Second, b.checkpoint) })
 	b.goDo(func() { b.every(ctx, time.Duration(b.cfg.RetentionCheckMs)*time.Millisecond, b.engine.Retain) })
@@ -398,12 +400,14 @@ func (b *broker) close() error {
 	b.stop()
 	err := b.engine.Close(5 * time.Second)
 	b.work.Wait()
+	b.plugins.close()
 	return errors.Join(err, b.node.Close())
 }
 
 // abandon ends what a failed start has begun.
 func (b *broker) abandon() error {
 	var errs []error
+	b.plugins.close()
 	if b.engine != nil && b.engine.EngineName() != "" {
 		errs = append(errs, b.engine.Close(0))
 	} else {

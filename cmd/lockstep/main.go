@@ -42,7 +42,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 10 unhealthy (cluster health).`,
 	}
 	o.Bind(root)
 	root.AddCommand(brokerCommand(), demoCommand(), topicsCommand(o), mirrorsCommand(o), clusterCommand(o),
-		logCommand(o), metadataCommand(o), versionCommand(o))
+		logCommand(o), metadataCommand(o), pluginsCommand(o), pluginCommand(), versionCommand(o))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root, ran
 }

@@ -45,9 +45,22 @@ of the KIPs. A cluster that neither mirrors nor is mirrored has nothing to print
 
 // askAdmin gets a page of a broker's admin listener.
 func askAdmin(ctx context.Context, addr, path string) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
+	return sendAdmin(ctx, addr, path, nil)
+}
+
+// sendAdmin posts JSON to a broker's admin listener, or gets a page if there is
+// nothing to post.
+func sendAdmin(ctx context.Context, addr, path string, data io.Reader) (io.ReadCloser, error) {
+	method := http.MethodGet
+	if data != nil {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, data)
 	if err != nil {
 		return nil, cli.Usage("--admin-listener: %q is not HOST:PORT", addr)
+	}
+	if data != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

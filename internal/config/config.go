@@ -1,5 +1,7 @@
 package config
 
+import "iter"
+
 // Config is the configuration of a node. Times are milliseconds (Ms) and sizes
 // bytes (Bytes); -1 means no limit where the range has it.
 type Config struct {
@@ -114,6 +116,24 @@ type Config struct {
 	IOEngine      string // auto, io_uring or portable
 	IOReactors    int32  // 0 = by the number of cores
 	AdminListener string // empty = none
+
+	// Policies' programs; an empty path is the default policy.
+	PluginCoordinator Plugin
+	PluginPromotion   Plugin
+	PluginRelease     Plugin
+}
+
+// Plugin is a policy's program.
+type Plugin struct {
+	Path   string
+	SHA256 string // of the file, hex
+}
+
+// plugins are the policies' programs by kind, in the table's order.
+func (c *Config) plugins() iter.Seq2[string, *Plugin] {
+	return func(yield func(string, *Plugin) bool) {
+		_ = yield("coordinator", &c.PluginCoordinator) && yield("promotion", &c.PluginPromotion) && yield("release", &c.PluginRelease)
+	}
 }
 
 // raw holds settings that become fields together with others.
@@ -159,6 +179,10 @@ func bindNode(b *binder, c *Config, r *raw) {
 	oneOf(b, "lockstep.io.engine", &c.IOEngine, "auto", "auto", "io_uring", "portable")
 	num(b, "lockstep.io.reactors", &c.IOReactors, 0, 0, 1024)
 	text(b, "lockstep.admin.listener", &c.AdminListener, "127.0.0.1:9644")
+	for kind, p := range c.plugins() {
+		text(b, "lockstep.plugin."+kind+".path", &p.Path, "")
+		text(b, "lockstep.plugin."+kind+".sha256", &p.SHA256, "")
+	}
 }
 
 func bindLog(b *binder, c *Config, r *raw) {

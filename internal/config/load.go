@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -176,6 +178,11 @@ func (l *loader) checkRelations() {
 	}
 	if c.GroupMaxSessionMs < c.GroupMinSessionMs {
 		l.fail(fmt.Errorf("config: group.max.session.timeout.ms=%d is below group.min.session.timeout.ms=%d", c.GroupMaxSessionMs, c.GroupMinSessionMs))
+	}
+	for kind, p := range c.plugins() {
+		if sum, err := hex.DecodeString(p.SHA256); p.Path == "" && p.SHA256 != "" || p.Path != "" && (err != nil || len(sum) != sha256.Size) {
+			l.fail(fmt.Errorf("config: lockstep.plugin.%s: path and sha256 go together, sha256 in hex (sha256sum %s)", kind, p.Path))
+		}
 	}
 	if c.MessageMaxBytes > c.RequestMaxBytes {
 		l.warn("message.max.bytes=%d is above socket.request.max.bytes=%d: such batches cannot arrive", c.MessageMaxBytes, c.RequestMaxBytes)

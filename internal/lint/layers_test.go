@@ -31,7 +31,7 @@ var layers = map[string]rule{
 	"segment":                 {ours: "internal/wire internal/invariant", outside: "golang.org/x/sys/unix"},
 	"dataplane":               {ours: "ioring segment internal/wire internal/watermark internal/meta internal/mirror internal/invariant internal/status", outside: "golang.org/x/sys/unix"},
 	"plugins/pluginpb":        {outside: "google.golang.org/protobuf google.golang.org/grpc"},
-	"plugins/sdk":             {ours: "plugins/pluginpb", outside: "github.com/hashicorp/go-plugin google.golang.org/grpc"},
+	"plugins/sdk":             {ours: "plugins/pluginpb", outside: "github.com/hashicorp/go-plugin github.com/hashicorp/go-hclog google.golang.org/grpc"},
 	"plugins/sdk/conformance": {ours: "plugins/sdk"},
 	"plugins/coordinator":     {ours: "plugins/sdk internal/mirror internal/msg"},
 	"plugins/promotion":       {ours: "plugins/sdk internal/mirror internal/msg"},

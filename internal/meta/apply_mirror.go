@@ -271,6 +271,9 @@ func (x *tx) mirrorPartitionStates(c *msg.MirrorPartitionStatesCommand) {
 		x.fail(invalidRequest, "too many partitions in one command")
 		return
 	}
+	if !x.fenceHolds(FenceCoordinator, c.Fence) {
+		return
+	}
 	for i := range c.Partitions {
 		r := &c.Partitions[i]
 		t, p, bad := x.partitionOf(r.TopicId, r.Partition)

@@ -11,6 +11,8 @@ type MirrorPartitionStatesCommand struct {
 
 	// The leader of all of them.
 	BrokerId int32 // v0+
+	// Fence number of the coordinator plugin that wished them; -1 = the broker itself.
+	Fence int64 // v0+
 	// Deltas, each on its own.
 	Partitions []MirrorPartitionStatesCommandPartition // v0+
 
@@ -21,11 +23,15 @@ type MirrorPartitionStatesCommand struct {
 // Default sets every field to the default of the schema.
 func (s *MirrorPartitionStatesCommand) Default() {
 	*s = MirrorPartitionStatesCommand{Version: s.Version}
+	s.Fence = -1
 }
 
 func (s *MirrorPartitionStatesCommand) append(b []byte, v int16) []byte {
 	{
 		b = wire.AppendInt32(b, s.BrokerId)
+	}
+	{
+		b = wire.AppendInt64(b, s.Fence)
 	}
 	{
 		b = wire.AppendArrayLen(b, len(s.Partitions), true)
@@ -44,6 +50,9 @@ func (s *MirrorPartitionStatesCommand) append(b []byte, v int16) []byte {
 func (s *MirrorPartitionStatesCommand) read(r *wire.Reader, v int16) {
 	{
 		s.BrokerId = r.Int32()
+	}
+	{
+		s.Fence = r.Int64()
 	}
 	{
 		n := r.ArrayLen(true, 49)

@@ -24,16 +24,23 @@ func (policy) Describe() sdk.Description {
 }
 func (p policy) Handle(e sdk.Event) (sdk.Decision, error) { return p(e) }
 
+// slotOf is a slot whose plugin wishes under fence 12.
+func slotOf(p sdk.Plugin) *Slot {
+	s := InProcess(p)
+	s.SetFence(12)
+	return s
+}
+
 func TestEventsAreNumbered(t *testing.T) {
 	var got []int64
-	i := NewInstance(policy(func(e sdk.Event) (sdk.Decision, error) {
+	i := slotOf(policy(func(e sdk.Event) (sdk.Decision, error) {
 		got = append(got, e.Seq)
 		return sdk.Decision{Wishes: []sdk.Wish{{Reason: "r"}}}, errors.New("no")
 	}))
 	for want := int64(1); want < 4; want++ {
-		d, seq, err := i.Handle(t.Context(), sdk.Event{Seq: 77})
-		if seq != want || err == nil || err.Error() != "no" || len(d.Wishes) != 1 || got[want-1] != want {
-			t.Fatal(d, seq, err, got)
+		a, err := i.Handle(t.Context(), sdk.Event{Seq: 77})
+		if a.Seq != want || err == nil || err.Error() != "no" || got[want-1] != want {
+			t.Fatal(a, err, got)
 		}
 	}
 	if calls, silent := i.Calls(); calls != 3 || silent != 0 {
@@ -46,7 +53,7 @@ func TestEventsAreNumbered(t *testing.T) {
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
-		i := NewInstance(policy(func(sdk.Event) (sdk.Decision, error) {
+		i := slotOf(policy(func(sdk.Event) (sdk.Decision, error) {
 			if asked.Add(1) == 1 {
 				time.Sleep(10 * time.Second)
 			}
@@ -54,7 +61,7 @@ func TestSilence(t *testing.T) {
 		}))
 		start := time.Now()
 		for range 20 {
-			if _, _, err := i.Handle(t.Context(), sdk.Event{}); !errors.Is(err, ErrSilent) {
+			if _, err := i.Handle(t.Context(), sdk.Event{}); !errors.Is(err, ErrSilent) {
 				t.Fatal(err)
 			}
 		}
@@ -62,7 +69,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("20 events took %v", d)
 		}
 		time.Sleep(10 * time.Second)
-		if _, _, err := i.Handle(t.Context(), sdk.Event{}); err != nil || asked.Load() != 2 {
+		if _, err := i.Handle(t.Context(), sdk.Event{}); err != nil || asked.Load() != 2 {
 			t.Error(err, asked.Load())
 		}
 		if calls, silent := i.Calls(); calls != 21 || silent != 20 {
@@ -75,7 +82,7 @@ func TestSilence(t *testing.T) {
 func TestCallersWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in, most atomic.Int32
-		i := NewInstance(policy(func(sdk.Event) (sdk.Decision, error) {
+		i := slotOf(policy(func(sdk.Event) (sdk.Decision, error) {
 			most.Store(max(most.Load(), in.Add(1)))
 			time.Sleep(20 * time.Millisecond)
 			in.Add(-1)
@@ -85,7 +92,7 @@ func TestCallersWaitForEachOther(t *testing.T) {
 		var bad atomic.Int32
 		for range 8 {
 			wg.Go(func() {
-				if _, _, err := i.Handle(t.Context(), sdk.Event{}); err != nil {
+				if _, err := i.Handle(t.Context(), sdk.Event{}); err != nil {
 					bad.Add(1)
 				}
 			})
@@ -98,39 +105,64 @@ func TestCallersWaitForEachOther(t *testing.T) {
 }
 
 func TestPanicIsAnError(t *testing.T) {
-	i := NewInstance(policy(func(sdk.Event) (sdk.Decision, error) { panic("boom") }))
+	i := slotOf(policy(func(sdk.Event) (sdk.Decision, error) { panic("boom") }))
 	for range 2 {
-		if d, _, err := i.Handle(t.Context(), sdk.Event{}); err == nil || !strings.Contains(err.Error(), "boom") || len(d.Wishes) != 0 {
-			t.Fatal(d, err)
+		if a, err := i.Handle(t.Context(), sdk.Event{}); err == nil || !strings.Contains(err.Error(), "boom") || len(a.Wishes) != 0 {
+			t.Fatal(a, err)
 		}
 	}
 }
 
 func TestCancelledCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		i := NewInstance(policy(func(sdk.Event) (sdk.Decision, error) { time.Sleep(time.Second); return sdk.Decision{}, nil }))
+		i := slotOf(policy(func(sdk.Event) (sdk.Decision, error) { time.Sleep(time.Second); return sdk.Decision{}, nil }))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, _, err := i.Handle(ctx, sdk.Event{}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := i.Handle(ctx, sdk.Event{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		time.Sleep(2 * time.Second)
 	})
 }
 
-// The journal keeps the newest verdicts, with who wished and under what fence.
+// Each event has exactly one line, with who was asked and under what fence; the
+// newest are kept.
 func TestJournal(t *testing.T) {
-	i := NewInstance(policy(nil))
-	i.SetFence(12)
-	for n := range int64(journalSize + 10) {
-		i.Record(Verdict{Seq: n, Accepted: n%2 == 0})
+	s := slotOf(policy(func(e sdk.Event) (sdk.Decision, error) {
+		if e.Seq%3 == 0 {
+			return sdk.Decision{}, errors.New("cannot")
+		}
+		return sdk.Decision{Wishes: []sdk.Wish{{Do: sdk.Admit}}}, nil
+	}))
+	for range journalSize + 10 {
+		if a, err := s.Handle(t.Context(), sdk.Event{}); err == nil {
+			a.Settle(Verdict{Wish: a.Wishes[0], Accepted: true})
+		}
 	}
-	j := i.Journal()
-	if len(j) != journalSize || j[0].Seq != 10 || j[len(j)-1].Seq != journalSize+9 || j[0].Fence != 12 || j[0].Plugin.Version != "3" || !j[0].Accepted {
-		t.Fatalf("%d verdicts from %+v", len(j), j[0])
+	j := s.Journal()
+	if len(j) != journalSize {
+		t.Fatal(len(j))
 	}
-	j[0].Why = "changed"
-	if i.Journal()[0].Why != "" {
-		t.Error("the journal can be changed from outside")
+	for n, e := range j {
+		failed := e.Seq%3 == 0
+		if e.Seq != int64(n)+11 || e.Fence != 12 || e.Plugin.Version != "3" || failed != (e.Error == "cannot") || failed != (len(e.Verdicts) == 0) {
+			t.Fatalf("%d: %+v", n, e)
+		}
+	}
+}
+
+// Without an instance, or before it has a fence, an event has no decision, and
+// that is in the journal.
+func TestNobodyIsAsked(t *testing.T) {
+	s := NewSlot(sdk.Release)
+	if _, err := s.Handle(t.Context(), sdk.Event{}); !errors.Is(err, ErrNone) {
+		t.Error(err)
+	}
+	s.Serve(NewInstance(policy(func(sdk.Event) (sdk.Decision, error) { panic("asked") }), ""))
+	if _, err := s.Handle(t.Context(), sdk.Event{}); !errors.Is(err, ErrNoFence) {
+		t.Error(err)
+	}
+	if j := s.Journal(); len(j) != 2 || j[0].Error != ErrNone.Error() || j[1].Error != ErrNoFence.Error() {
+		t.Errorf("%+v", j)
 	}
 }

@@ -95,7 +95,10 @@ const (
 )
 
 // Decision is a plugin's answer to one event.
-type Decision struct{ Wishes []Wish }
+type Decision struct {
+	Wishes []Wish
+	Note   string // for the operator: what the policy waits for; protocol 2
+}
 
 // Plugin is a policy.
 type Plugin interface {

@@ -1,0 +1,205 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+
+	"lockstep/plugins/sdk"
+)
+
+// Spec is a program that serves a kind.
+type Spec struct {
+	Path   string
+	Args   []string
+	SHA256 string // of the file, hex
+}
+
+// Checksum is the SHA-256 of a file, hex.
+func Checksum(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Running is a plugin that was started.
+type Running interface {
+	Plugin() sdk.Plugin
+	Pid() int
+	Exited() (why string, over bool)
+	Kill()
+}
+
+// process is a plugin in a process of its own.
+type process struct {
+	cmd      *exec.Cmd
+	client   *plugin.Client
+	policy   sdk.Plugin
+	lifeline *os.File // held open; the plugin leaves when it closes
+	sockets  string
+}
+
+// Launcher starts plugins as processes.
+type Launcher struct {
+	Kind    sdk.Kind
+	Log     io.Writer // what plugins write to standard error
+	Sockets string    // directory of their sockets, made and emptied by the caller
+}
+
+// Launch starts a program and shakes hands with it. It takes up to 10 s.
+func (l *Launcher) Launch(s Spec) (Running, error) {
+	sum, err := hex.DecodeString(s.SHA256)
+	if err != nil || len(sum) != sha256.Size {
+		return nil, fmt.Errorf("%s: %q is not a SHA-256 in hex", s.Path, s.SHA256)
+	}
+	dir, err := os.MkdirTemp(l.Sockets, string(l.Kind)+"-")
+	if err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	defer r.Close()
+	cmd := exec.Command(s.Path, s.Args...)
+	cmd.ExtraFiles = []*os.File{r} // sdk.LifelineFD
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), plugin.EnvUnixSocketDir + "=" + dir, sdk.LifelineEnv()}
+	// Its own group: Ctrl-C at the broker's terminal is the broker's. SIGCONT
+	// wakes a plugin that is stopped when the broker dies, so that it sees its
+	// lifeline end; to any other it is nothing.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGCONT}
+	p := &process{cmd: cmd, lifeline: w, sockets: dir, client: plugin.NewClient(&plugin.ClientConfig{
+		HandshakeConfig: sdk.Handshake, VersionedPlugins: sdk.Plugins(nil), AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
+		Cmd: cmd, SkipHostEnv: true, AutoMTLS: true, StartTimeout: startTimeout, Stderr: l.Log, Logger: hclog.NewNullLogger(),
+		SecureConfig: &plugin.SecureConfig{Checksum: sum, Hash: sha256.New()},
+	})}
+	if err := p.dispense(l.Kind); err != nil {
+		p.Kill()
+		return nil, fmt.Errorf("%s: %s", s.Path, clean(err))
+	}
+	return p, nil
+}
+
+func (p *process) dispense(kind sdk.Kind) error {
+	c, err := p.client.Client()
+	if err != nil {
+		return err
+	}
+	raw, err := c.Dispense(sdk.Service)
+	if err != nil {
+		return err
+	}
+	p.policy = raw.(sdk.Plugin)
+	return checkDescription(kind, p.policy.Describe())
+}
+
+// checkDescription: a name and a version go into logs and tables as they are.
+func checkDescription(kind sdk.Kind, d sdk.Description) error {
+	plain := func(s string) bool {
+		return s != "" && len(s) <= describeMax && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+	}
+	switch {
+	case d.Kind != kind:
+		return fmt.Errorf("it is a %q plugin, not a %q one", d.Kind, kind)
+	case !plain(d.Name) || !plain(d.Version):
+		return fmt.Errorf("name %.100q and version %.100q must be 1 to %d printable characters", d.Name, d.Version, describeMax)
+	}
+	return nil
+}
+
+// clean makes one line of go-plugin's errors, which explain at length.
+func clean(err error) string {
+	if errors.Is(err, plugin.ErrChecksumsDoNotMatch) {
+		return "the file's SHA-256 is not the one given"
+	}
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if said, _, ok := strings.Cut(text, " This usually means"); ok {
+		text = said + ": it is no plugin of this broker, or cannot run here"
+	}
+	return text[:min(len(text), 300)]
+}
+
+func (p *process) Plugin() sdk.Plugin { return p.policy }
+
+func (p *process) Pid() int { return p.cmd.Process.Pid }
+
+// Exited tells whether the process is no more, and how it ended.
+func (p *process) Exited() (string, bool) {
+	if !p.client.Exited() {
+		return "", false
+	}
+	return p.cmd.ProcessState.String(), true
+}
+
+// Kill asks the process to leave and ends it after a grace.
+func (p *process) Kill() {
+	if p.cmd.Process != nil {
+		t := time.AfterFunc(killGrace, func() { _ = p.cmd.Process.Kill() })
+		defer t.Stop()
+	}
+	p.client.Kill()
+	_ = p.lifeline.Close()
+	_ = os.RemoveAll(p.sockets)
+}
+
+// LogFile is a plugin's log: a file that is begun anew, the old one kept beside
+// it, when it is full.
+type LogFile struct {
+	path string
+
+	mu   sync.Mutex // two plugins write during a swap
+	f    *os.File
+	size int64
+}
+
+// OpenLogFile opens a log for appending.
+func OpenLogFile(path string) (*LogFile, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &LogFile{path: path, f: f, size: info.Size()}, nil
+}
+
+// Write never fails: a log that cannot be written must not stop a plugin.
+func (l *LogFile) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.size+int64(len(b)) > logFileMax {
+		if os.Rename(l.path, l.path+".1") == nil {
+			if f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
+				_ = l.f.Close()
+				l.f, l.size = f, 0
+			}
+		}
+	}
+	n, _ := l.f.Write(b)
+	l.size += int64(n)
+	return len(b), nil
+}
