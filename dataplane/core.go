@@ -20,8 +20,9 @@ type Core struct {
 	wall int64 // Unix time, ms: of this turn
 	ops  []ioring.Op
 
-	pool    *ioring.Pool // received frames, against a budget
-	answers *ioring.Pool // responses and parked requests
+	inflated []byte       // room for a batch's records
+	pool     *ioring.Pool // received frames, against a budget
+	answers  *ioring.Pool // responses and parked requests
 
 	conns     []*conn
 	freeConns []int32

@@ -52,9 +52,9 @@ type Options struct {
 	FetchMaxBytes   int  // fetch.max.bytes
 	Unstable        bool // unstable.api.versions.enable
 	Dirs            []*segment.Dir
-	Settings        func(topic, cluster map[string]string) TopicSettings // configs of a topic, and the cluster-wide dynamic ones
-	Inflate         func(codec int8, src []byte, limit int) ([]byte, error)
-	MayReport       func(mirror string) bool // R3: nil allows all, as Kafka without an authorizer
+	Settings        func(topic, cluster map[string]string) TopicSettings                // configs of a topic, and the cluster-wide dynamic ones
+	Inflate         func(dst []byte, codec int8, src []byte, limit int) ([]byte, error) // into dst, as far as it goes
+	MayReport       func(mirror string) bool                                            // R3: nil allows all, as Kafka without an authorizer
 	Views           Views
 	Cold            Cold
 	Clock           Clock
@@ -96,7 +96,8 @@ type Engine struct {
 
 	mu    sync.RWMutex // over all and the maps below: goroutines only, never a shard's hot path
 	all   directory
-	parts []*Partition // by slot
+	parts []*Partition // those there are; a copy is made to take some out
+	slots int32        // given to partitions so far
 	logs  map[segment.LogID]*segment.Log
 	view  *meta.View // the last one applied
 
@@ -110,6 +111,8 @@ type Engine struct {
 	stop    chan struct{}
 	names   [maxReactors]atomic.Value // string: what each shard runs on
 	running sync.WaitGroup
+
+	inflateHot, inflateCold sync.Mutex // one large inflation at a time, of shards and of cold workers
 }
 
 // New makes an engine. Open recovers its logs, Start begins to serve.

@@ -99,7 +99,7 @@ func serve(t *testing.T, name string, reactors int) *server {
 	}
 	s.e, err = New(Options{NodeID: 1, Reactors: reactors, MaxRequestBytes: 4 << 20, FrameMemory: 8 << 20, FetchMaxBytes: 8 << 20, Unstable: true,
 		Dirs: []*segment.Dir{dir}, Settings: testSettings, Views: s.facts, Cold: s, Clock: realClock{time.Now()}, Memory: ioring.OffHeap{},
-		Inflate: compress.Decompress, Log: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) }})
+		Inflate: compress.Inflate, Log: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,9 +135,11 @@ func (e *Engine) listOffset(p *Partition, it *wire.ListOffsetsIter, out *wire.Li
 
 // byTime looks up an offset by timestamp, the largest timestamp for ts < 0.
 func (e *Engine) byTime(p *Partition, out *wire.ListOffsetsPartition, ts, limit int64) {
-	found, ok, err := p.log.OffsetForTimestamp(ts, limit, e.o.Inflate)
+	x := inflation{e: e, gate: &e.inflateCold}
+	defer x.done()
+	found, ok, err := p.log.OffsetForTimestamp(ts, limit, x.inflate)
 	if ts < 0 {
-		found, ok, err = p.log.MaxTimestamp(limit, e.o.Inflate)
+		found, ok, err = p.log.MaxTimestamp(limit, x.inflate)
 	}
 	switch {
 	case err != nil:

@@ -261,8 +261,11 @@ func (c *Core) checkBatch(records []byte, version int16, r *role) (wire.Batch, w
 	}
 	payload := b.Payload()
 	if b.Codec() != 0 {
-		limit := min(inflateMax, max(1<<20, r.settings.MaxMessageBytes*inflateRatio))
-		plain, err := c.eng.o.Inflate(int8(b.Codec()), payload, limit)
+		most := r.settings.MaxMessageBytes
+		limit := min(max(inflateMax, 2*most), max(inflateSmall, most*inflateRatio))
+		x := inflation{e: c.eng, gate: &c.eng.inflateHot, small: c.inflateRoom()}
+		defer x.done()
+		plain, err := x.inflate(int8(b.Codec()), payload, limit)
 		if err != nil {
 			return nil, wire.ErrCorruptMessage, "the compressed records do not inflate: " + err.Error()
 		}

@@ -126,7 +126,7 @@ func (b *broker) openEngine() error {
 	b.engine, err = dataplane.New(dataplane.Options{
 		NodeID: b.cfg.NodeID, Reactors: r, MaxRequestBytes: int(b.cfg.RequestMaxBytes), FrameMemory: 256 << 20,
 		FetchMaxBytes: int(b.cfg.FetchMaxBytes), Unstable: b.cfg.UnstableAPIs, Dirs: b.dirs, Settings: b.settings,
-		Inflate: compress.Decompress, Views: b, Cold: coldServer{b}, Clock: systemClock{time.Now()}, Memory: ioring.OffHeap{},
+		Inflate: compress.Inflate, Views: b, Cold: coldServer{b}, Clock: systemClock{time.Now()}, Memory: ioring.OffHeap{},
 		Log: b.log, Fatal: func(err error) {
 			select {
 			case b.fatal <- err:

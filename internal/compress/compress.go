@@ -37,6 +37,12 @@ var (
 // Decompress expands src to at most limit bytes. The result is new memory,
 // except that of None, which is src.
 func Decompress(codec int8, src []byte, limit int) ([]byte, error) {
+	return Inflate(nil, codec, src, limit)
+}
+
+// Inflate is Decompress into the memory of dst, whose bytes are lost, as far as
+// it goes: with a capacity of limit+Slack nothing is allocated for the output.
+func Inflate(dst []byte, codec int8, src []byte, limit int) ([]byte, error) {
 	var out []byte
 	var err error
 	switch codec {
@@ -46,13 +52,13 @@ func Decompress(codec int8, src []byte, limit int) ([]byte, error) {
 		}
 		return src, nil
 	case Gzip:
-		out, err = gunzip(src, limit)
+		out, err = gunzip(dst, src, limit)
 	case Snappy:
-		out, err = unsnappy(src, limit)
+		out, err = unsnappy(dst, src, limit)
 	case Lz4:
-		out, err = unlz4(src, limit)
+		out, err = unlz4(dst, src, limit)
 	case Zstd:
-		out, err = unzstd(src, limit)
+		out, err = unzstd(dst, src, limit)
 	default:
 		return nil, ErrUnknownCodec
 	}
@@ -133,28 +139,35 @@ func compressStream(pool *sync.Pool, src []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func gunzip(src []byte, limit int) ([]byte, error) {
+func gunzip(dst, src []byte, limit int) ([]byte, error) {
 	r := gzipReaders.Get().(*gzip.Reader)
 	defer gzipReaders.Put(r)
 	if err := r.Reset(bytes.NewReader(src)); err != nil {
 		return nil, err
 	}
-	return readBounded(r, len(src), limit)
+	return readBounded(r, room(dst, len(src), limit), limit)
 }
 
-func unlz4(src []byte, limit int) ([]byte, error) {
+func unlz4(dst, src []byte, limit int) ([]byte, error) {
 	r := lz4Readers.Get().(*lz4.Reader)
 	defer lz4Readers.Put(r)
 	r.Reset(bytes.NewReader(src))
-	return readBounded(r, len(src), limit)
+	return readBounded(r, room(dst, len(src), limit), limit)
 }
 
 // firstCap is the capacity the output of n packed bytes starts with.
 func firstCap(n, limit int) int { return min(limit, max(firstOutput, firstRatio*n)) }
 
-// readBounded reads r to its end, growing with what comes.
-func readBounded(r io.Reader, packed, limit int) ([]byte, error) {
-	out := make([]byte, 0, firstCap(packed, limit))
+// room is what the output of n packed bytes starts with: dst, if there is one.
+func room(dst []byte, n, limit int) []byte {
+	if cap(dst) > 0 {
+		return dst[:0]
+	}
+	return make([]byte, 0, firstCap(n, limit))
+}
+
+// readBounded reads r to its end into out, growing with what comes.
+func readBounded(r io.Reader, out []byte, limit int) ([]byte, error) {
 	for {
 		if len(out) == limit {
 			var one [1]byte
@@ -170,7 +183,7 @@ func readBounded(r io.Reader, packed, limit int) ([]byte, error) {
 		if len(out) == cap(out) {
 			out = append(make([]byte, 0, min(limit, 2*cap(out))), out...)
 		}
-		n, err := r.Read(out[len(out):cap(out)])
+		n, err := r.Read(out[len(out):min(cap(out), limit)])
 		out = out[:len(out)+n]
 		if err == io.EOF {
 			return out, nil
@@ -184,13 +197,20 @@ func readBounded(r io.Reader, packed, limit int) ([]byte, error) {
 // unzstd decodes into a capacity that the decoder never goes past, and doubles
 // it while a block may have lacked room. The decoder needs no window of its own
 // then. Its last try has room for one block more than may come out.
-func unzstd(src []byte, limit int) ([]byte, error) {
+func unzstd(dst, src []byte, limit int) ([]byte, error) {
+	if zstdAtLeast(src) > limit {
+		return nil, ErrTooLarge
+	}
 	d := zstdDecoders.Get().(*zstd.Decoder)
 	defer zstdDecoders.Put(d)
 	possible := maxZstdRatio * len(src)
 	top := min(limit, possible) + zstdBlock
-	for n := min(top, firstCap(len(src), limit)); ; n = min(top, max(firstOutput, 2*n)) {
-		out, err := d.DecodeAll(src, make([]byte, 0, n))
+	out := room(dst, len(src), limit)
+	for n := min(top, cap(out)); ; n = min(top, max(firstOutput, 2*n)) {
+		if cap(out) < n {
+			out = make([]byte, 0, n)
+		}
+		out, err := d.DecodeAll(src, out[:0:n])
 		switch {
 		case err == nil && len(out) <= limit:
 			return out, nil
@@ -200,6 +220,47 @@ func unzstd(src []byte, limit int) ([]byte, error) {
 			return nil, ErrTooLarge
 		case n == top:
 			return nil, err
+		}
+	}
+}
+
+// zstdAtLeast walks the block headers of all frames and adds up what needs no
+// decoding to be known: stored and repeated blocks. The decoder would lay such a
+// block behind its output before it looks at the limit, into memory of its own.
+func zstdAtLeast(src []byte) (n int) {
+	for {
+		var h zstd.Header
+		if err := h.Decode(src); err != nil {
+			return n
+		}
+		size := h.HeaderSize
+		if h.Skippable {
+			size += int(h.SkippableSize)
+		}
+		if size <= 0 || size > len(src) {
+			return n
+		}
+		src = src[size:]
+		for last := h.Skippable; !last; {
+			if len(src) < 3 {
+				return n
+			}
+			b := int(src[0]) | int(src[1])<<8 | int(src[2])<<16
+			kind, length := b>>1&3, b>>3
+			last = b&1 == 1
+			switch kind {
+			case 0:
+				n += length
+			case 1:
+				n, length = n+length, 1
+			}
+			if src = src[3:]; length > len(src) {
+				return n
+			}
+			src = src[length:]
+		}
+		if h.HasCheckSum && len(src) >= 4 {
+			src = src[4:]
 		}
 	}
 }
@@ -224,11 +285,11 @@ func appendXerial(src []byte) []byte {
 	return out
 }
 
-func unsnappy(src []byte, limit int) ([]byte, error) {
+func unsnappy(dst, src []byte, limit int) ([]byte, error) {
 	if !bytes.HasPrefix(src, xerialHeader[:xerialMagic]) {
-		return appendSnappyBlock(nil, src, limit)
+		return appendSnappyBlock(dst[:0], src, limit)
 	}
-	out := make([]byte, 0, firstCap(len(src), limit))
+	out := room(dst, len(src), limit)
 	for len(src) > 0 {
 		if bytes.HasPrefix(src, xerialHeader[:xerialMagic]) { // streams may be concatenated
 			if len(src) < len(xerialHeader) {

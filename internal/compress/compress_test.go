@@ -159,6 +159,47 @@ func TestBombs(t *testing.T) {
 	}
 }
 
+// TestInflateStaysInItsRoom: with room for the limit nothing is allocated for
+// the output, whatever the input says, and what comes out is the same.
+func TestInflateStaysInItsRoom(t *testing.T) {
+	const limit = 8 << 20
+	room := make([]byte, limit+Slack)
+	repeat := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0x38} // 1 GiB of repeated blocks
+	for range 8192 {
+		repeat = append(repeat, 0x02, 0, 0x10, 0)
+	}
+	stored := append(bytes.Clone(repeat[:6]), bytes.Repeat(append([]byte{0, 0, 0x10}, make([]byte, 128<<10)...), 65)...)
+	for name, src := range map[string][]byte{"repeated": repeat, "stored": stored} {
+		if used := allocated(func() {
+			if _, err := Inflate(room, Zstd, src, limit); err != ErrTooLarge {
+				t.Errorf("%s blocks: %v", name, err)
+			}
+		}); used > 1<<20 {
+			t.Errorf("%s blocks: %d bytes beside the room", name, used)
+		}
+	}
+	for _, codec := range all[1:] {
+		for _, size := range []int{0, 1, limit - 1, limit, limit + 1, 3 * limit} {
+			want := bytes.Repeat([]byte("0123456789abcdef"), size/16+1)[:size]
+			packed, err := Compress(codec, want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []byte
+			used := allocated(func() { got, err = Inflate(room, codec, packed, limit) })
+			if size > limit {
+				want, got = nil, nil
+			}
+			if (err == ErrTooLarge) != (size > limit) || (err != nil) != (size > limit) || !bytes.Equal(got, want) {
+				t.Errorf("codec %d, %d bytes: %d and %v", codec, size, len(got), err)
+			}
+			if used > 5<<20 { // lz4's blocks and tables
+				t.Errorf("codec %d, %d bytes: %d allocated beside the room", codec, size, used)
+			}
+		}
+	}
+}
+
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -11,6 +11,8 @@ const (
 	// maxZstdWindow is the largest window a frame may ask for, in bytes: that of
 	// the highest level Kafka's clients offer.
 	maxZstdWindow = 128 << 20
+	// Slack is the room Inflate wants behind its limit, in bytes: one zstd block.
+	Slack = zstdBlock
 	// zstdBlock is the largest output of one block, in bytes.
 	zstdBlock = 128 << 10
 	// maxZstdRatio bounds what one byte of a frame can become: a block takes
