@@ -53,30 +53,42 @@ func (e *Engine) checkpointed(id segment.LogID) int64 { return e.marks[id.TopicP
 // pickDir chooses the directory of a new partition: the one with the fewest
 // logs that has not failed.
 func (e *Engine) pickDir() *segment.Dir {
-	count := map[*segment.Dir]int{}
-	for _, l := range e.logs {
-		count[l.Dir()]++
-	}
 	best := e.o.Dirs[0]
-	for _, d := range e.o.Dirs {
-		if d.Failed() == nil && (best.Failed() != nil || count[d] < count[best]) {
+	for _, d := range e.o.Dirs[1:] {
+		if d.Failed() == nil && (best.Failed() != nil || d.Logs() < best.Logs()) {
 			best = d
 		}
 	}
 	return best
 }
 
-// deleteLog unlinks a deleted partition's files.
-func (e *Engine) deleteLog(p *Partition) {
-	id := p.log.ID()
+// deleteLogs unlinks the files of deleted partitions of a topic.
+func (e *Engine) deleteLogs(name string, parts []*Partition) {
+	logs := map[*segment.Dir][]*segment.Log{}
 	e.mu.Lock()
-	delete(e.logs, id)
-	delete(e.marks, id.TopicPartition())
-	e.mu.Unlock()
-	if err := p.log.Dir().Delete(p.log); err != nil {
-		e.o.Log.Warn("files of a deleted partition could not be removed", "topic", p.topic, "partition", p.index, "error", err)
+	for _, p := range parts {
+		id := p.log.ID()
+		delete(e.logs, id)
+		delete(e.marks, id.TopicPartition())
+		logs[p.log.Dir()] = append(logs[p.log.Dir()], p.log)
 	}
-	e.cores[0].inbox.put(note{kind: noteCall, fn: func(c *Core) { e.addMissing(c, p.topic) }})
+	var live []*Partition
+	for _, p := range e.parts {
+		if !p.role.Load().gone {
+			live = append(live, p)
+		}
+	}
+	e.parts = live
+	e.mu.Unlock()
+	for _, d := range e.o.Dirs { // in their order: a simulated run is repeatable
+		if len(logs[d]) == 0 {
+			continue
+		}
+		if err := d.Delete(logs[d]...); err != nil {
+			e.o.Log.Warn("files of a deleted topic could not be removed", "topic", name, "error", err)
+		}
+	}
+	e.cores[0].inbox.put(note{kind: noteCall, fn: func(c *Core) { e.addMissing(c, name) }})
 }
 
 // addMissing opens the partitions of a topic whose logs could not be opened when

@@ -92,11 +92,7 @@ func (e *Engine) applyTopic(c *Core, change meta.TopicChange, cluster map[string
 	}
 	if had != nil && (change.New == nil || change.New.ID != had.id) {
 		d.remove = append(d.remove, had)
-		for _, p := range had.parts {
-			if p != nil {
-				e.removePartition(c, p)
-			}
-		}
+		e.removeTopic(c, had)
 		had = nil
 	}
 	if change.New == nil {
@@ -138,16 +134,30 @@ func (e *Engine) addPartition(t *meta.Topic, index int32, settings TopicSettings
 		}
 		e.logs[id] = log
 	}
-	p := &Partition{topic: t.Name, id: t.ID, index: index, slot: int32(len(e.parts)), log: log}
+	p := &Partition{topic: t.Name, id: t.ID, index: index, slot: e.slots, log: log}
 	p.high.Reset(min(max(e.checkpointed(id), log.Start()), log.End()))
 	p.end.Reset(log.End())
 	p.role.Store(&role{leaderID: -1, epoch: -1, settings: settings})
 	e.parts = append(e.parts, p)
+	e.slots++
 	return p
 }
 
-// removePartition ends a partition whose topic is gone: waiters hear it, then
-// the files go.
+// removeTopic ends the partitions of a topic that is gone, then the files go.
+func (e *Engine) removeTopic(c *Core, t *topic) {
+	var parts []*Partition
+	for _, p := range t.parts {
+		if p != nil {
+			e.removePartition(c, p)
+			parts = append(parts, p)
+		}
+	}
+	if len(parts) > 0 {
+		e.background(jobGrow, func() { e.deleteLogs(t.name, parts) })
+	}
+}
+
+// removePartition ends a partition whose topic is gone: waiters hear it.
 func (e *Engine) removePartition(c *Core, p *Partition) {
 	p.lock()
 	r := *p.role.Load()
@@ -157,7 +167,6 @@ func (e *Engine) removePartition(c *Core, p *Partition) {
 	mask := p.high.Interest() | p.end.Interest()
 	p.unlock()
 	c.wake(p, mask)
-	e.background(jobGrow, func() { e.deleteLog(p) })
 }
 
 // applyPartition changes one partition's role and gate. It returns the shards

@@ -43,8 +43,8 @@ func (d *Dir) WriteCheckpoint(name string, m map[TopicPartition]int64) error {
 	if err := d.Failed(); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.files.Lock()
+	defer d.files.Unlock()
 	if name != RecoveryPointCheckpoint {
 		return d.fs.Meta().WriteFile(filepath.Join(d.path, name), encodeCheckpoint(m))
 	}
@@ -56,16 +56,20 @@ func (d *Dir) WriteCheckpoint(name string, m map[TopicPartition]int64) error {
 }
 
 // writeRecoveryPoints writes and remembers the recovery points, each at most
-// the log's Durable. d.mu is held.
+// the log's Durable. d.files is held.
 func (d *Dir) writeRecoveryPoints(points map[TopicPartition]int64) error {
+	d.mu.Lock()
 	for p, v := range points {
 		if l := d.logs[p]; l != nil {
 			points[p] = min(v, l.Durable())
 		}
 	}
+	d.mu.Unlock()
 	if err := d.fs.Meta().WriteFile(filepath.Join(d.path, RecoveryPointCheckpoint), encodeCheckpoint(points)); err != nil {
 		return err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.points = points
 	return nil
 }
@@ -73,25 +77,31 @@ func (d *Dir) writeRecoveryPoints(points map[TopicPartition]int64) error {
 // lowerRecoveryPoint makes sure that the file promises no more of a partition
 // than is durable, before a truncation takes something away.
 func (d *Dir) lowerRecoveryPoint(p TopicPartition) error {
+	d.files.Lock()
+	defer d.files.Unlock()
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	l := d.logs[p]
-	if v, ok := d.points[p]; !ok || l == nil || v <= l.Durable() {
+	l, points := d.logs[p], d.points // never changed in place
+	d.mu.Unlock()
+	if v, ok := points[p]; !ok || l == nil || v <= l.Durable() {
 		return nil
 	}
-	return d.writeRecoveryPoints(copyOf(d.points))
+	return d.writeRecoveryPoints(copyOf(points))
 }
 
-// dropPoints forgets a deleted partition, whose name may come back.
-func (d *Dir) dropPoints(p TopicPartition) error {
+// dropPoints forgets deleted partitions, whose names may come back.
+func (d *Dir) dropPoints(logs []*Log) error {
+	d.files.Lock()
+	defer d.files.Unlock()
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.starts, p)
-	if _, ok := d.points[p]; !ok {
+	points, had := copyOf(d.points), len(d.points)
+	for _, l := range logs {
+		delete(d.starts, l.id.TopicPartition())
+		delete(points, l.id.TopicPartition())
+	}
+	d.mu.Unlock()
+	if len(points) == had {
 		return nil
 	}
-	points := copyOf(d.points)
-	delete(points, p)
 	return d.writeRecoveryPoints(points)
 }
 

@@ -38,7 +38,8 @@ type Dir struct {
 	failed atomic.Pointer[error]
 	open   atomic.Int64 // files and maps
 
-	mu     sync.Mutex // serialises writers of the small files; never held with a partition's lock
+	files  sync.Mutex // serialises writers of the small files; never held with a partition's lock, taken before mu
+	mu     sync.Mutex // over the fields below; nobody waits for a disk under it
 	opts   DirOptions
 	logs   map[TopicPartition]*Log
 	points map[TopicPartition]int64 // recovery points as the file has them
@@ -140,6 +141,13 @@ func (d *Dir) writeProperties() error {
 		fmt.Fprintf(&b, "cluster.id=%s\n", d.opts.ClusterID)
 	}
 	return d.fs.Meta().WriteFile(filepath.Join(d.path, propsFile), []byte(b.String()))
+}
+
+// Logs returns how many logs are open.
+func (d *Dir) Logs() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.logs)
 }
 
 // Path returns the directory's path.
@@ -276,28 +284,41 @@ func (d *Dir) forget(l *Log) {
 	}
 }
 
-// Delete closes a log and removes its files: the directory gets a name no
-// partition has and then goes. Nobody may append any more. Readers keep what
-// they pinned.
-func (d *Dir) Delete(l *Log) error {
+// Delete closes logs and removes their files: the directories get names no
+// partition has and then go. Nobody may append any more. Readers keep what
+// they pinned. The disk is waited for a few times, however many logs there are.
+func (d *Dir) Delete(logs ...*Log) error {
 	if err := d.Failed(); err != nil {
 		return err
 	}
-	l.Close()
-	if err := d.dropPoints(l.id.TopicPartition()); err != nil {
+	for _, l := range logs {
+		l.Close()
+	}
+	if err := d.dropPoints(logs); err != nil {
 		return err
 	}
-	if !l.exists {
-		return nil
+	var moved []string
+	var errs []error
+	for _, l := range logs {
+		if !l.exists {
+			continue
+		}
+		gone := l.id.deletedName(d.path)
+		if err := errors.Join(d.removeDir(gone), d.fs.Rename(l.path, gone)); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		moved = append(moved, gone)
 	}
-	gone := l.id.deletedName(d.path)
-	if err := d.removeDir(gone); err != nil {
-		return err
+	if len(moved) > 0 {
+		if err := d.fs.SyncDir(d.path); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
 	}
-	if err := errors.Join(d.fs.Rename(l.path, gone), d.fs.SyncDir(d.path)); err != nil {
-		return err
+	for _, gone := range moved {
+		errs = append(errs, d.removeDir(gone))
 	}
-	return d.removeDir(gone)
+	return errors.Join(errs...)
 }
 
 // finishDeletes removes what a crash left of deleted partitions.

@@ -131,6 +131,49 @@ func TestDeleteSurvivesACrashAndARecreatedTopic(t *testing.T) {
 	}
 }
 
+// The disk is waited for as often for many deleted logs as for one.
+func TestDeleteOfManyWaitsOnce(t *testing.T) {
+	seed(t)
+	syncs := func(n int) (count int) {
+		m := NewMemFS()
+		d := openDir(t, m, "/data")
+		points := map[TopicPartition]int64{}
+		var logs []*Log
+		for i := range n {
+			id := LogID{Topic: "orders", Partition: int32(i), TopicID: testID.TopicID}
+			l, _, err := d.OpenLog(id, smallConfig, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, l, plain(0, 1, 1))
+			points[id.TopicPartition()] = 0
+			logs = append(logs, l)
+		}
+		if err := d.WriteCheckpoint(RecoveryPointCheckpoint, points); err != nil || d.Logs() != n {
+			t.Fatal(err, d.Logs())
+		}
+		m.SetFault(func(op, _ string) error {
+			if op == "syncdir" || op == "writefile" {
+				count++
+			}
+			return nil
+		})
+		if err := d.Delete(logs...); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := d.ReadCheckpoint(RecoveryPointCheckpoint); err != nil || len(left) != 0 || d.Logs() != 0 {
+			t.Fatalf("left: %v, %d logs, %v", left, d.Logs(), err)
+		}
+		if ids, err := d.Scan(); err != nil || len(ids) != 0 {
+			t.Fatalf("left: %v %v", ids, err)
+		}
+		return count
+	}
+	if one, many := syncs(1), syncs(50); one == 0 || one != many {
+		t.Errorf("%d waits for one log, %d for fifty", one, many)
+	}
+}
+
 // Every operation of a life fails once with an I/O error. Whatever happens:
 // no panic, nothing flushed is lost, and a restart finds a prefix.
 func TestEveryOperationFailsOnce(t *testing.T) {

@@ -90,8 +90,13 @@ func malformed(t *testing.T, engine string, seed uint64, made [][]byte) {
 	}
 	wg.Wait()
 	s.good.exchange(ctx, t)
-	s.good.cl.Close()
 	s.report()
+	for topic, id := range map[string][16]byte{"mal": malID, "big": bigID} {
+		if d, err := kadm.NewClient(s.good.cl).ListTopics(ctx, topic); err != nil || [16]byte(d[topic].ID) != id {
+			t.Errorf("topic %s is gone: the attack did not meet what it should (%v)", topic, err)
+		}
+	}
+	s.good.cl.Close()
 	if log := n.whole(); strings.Contains(log, "panic") || strings.Contains(log, "fatal error") || strings.Contains(log, "goroutine ") {
 		t.Errorf("the broker's log:\n%s", n.tail())
 	}

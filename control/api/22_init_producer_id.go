@@ -36,8 +36,10 @@ func initProducerID(ctx context.Context, s *Server, r *Request) body {
 	case req.TransactionalID != nil && *req.TransactionalID == "", (req.ProducerID == -1) != (req.ProducerEpoch == -1):
 		resp.ErrorCode = int16(wire.ErrInvalidRequest)
 	case req.TransactionalID != nil:
-		s.d.Log.Warn("transactions are not supported by this release: use an idempotent producer, without transactional.id",
-			"transactional_id", *req.TransactionalID, "client", r.ClientID)
+		if n := s.refused.Add(1); n%100 == 1 { // a producer that does not give up must not fill the log
+			s.d.Log.Warn("transactions are not supported by this release: use an idempotent producer, without transactional.id",
+				"transactional_id", *req.TransactionalID, "client", r.ClientID, "count", n)
+		}
 		resp.ErrorCode = int16(wire.ErrUnsupportedVersion)
 	default:
 		if id, ok := s.nextProducerID(ctx); ok {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 
 	"lockstep/internal/config"
 	"lockstep/internal/meta"
@@ -29,8 +30,9 @@ type Deps struct {
 
 // Server answers requests.
 type Server struct {
-	d    Deps
-	pids producerIDs
+	d       Deps
+	pids    producerIDs
+	refused atomic.Int64 // transactional producers
 }
 
 // New makes a Server.
