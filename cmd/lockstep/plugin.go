@@ -64,7 +64,7 @@ func (b *broker) openPlugins() error {
 	if err != nil {
 		return fmt.Errorf("plugins: %w", err)
 	}
-	sockets, err := os.MkdirTemp("", "lockstep-plugins-")
+	sockets, err := host.SocketDir()
 	if err != nil {
 		return fmt.Errorf("plugins: %w", err)
 	}

@@ -96,6 +96,7 @@ func (b *Broker) spawn() error {
 	}
 	cmd := exec.Command(b.binary, b.args...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(b.Log)) // removed with the rest, however the broker ends
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started, done := make(chan error), make(chan struct{})
 	go func() {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -62,7 +63,19 @@ type process struct {
 type Launcher struct {
 	Kind    sdk.Kind
 	Log     io.Writer // what plugins write to standard error
-	Sockets string    // directory of their sockets, made and emptied by the caller
+	Sockets string    // SocketDir's; the caller removes it
+
+	started atomic.Int64
+}
+
+// SocketDir makes a directory for the sockets of plugins: the path of a socket
+// has 107 bytes, and go-plugin adds to ours.
+func SocketDir() (string, error) {
+	base := os.TempDir()
+	if len(base) > socketBaseMax {
+		base = "/tmp"
+	}
+	return os.MkdirTemp(base, "lockstep-plugins-")
 }
 
 // Launch starts a program and shakes hands with it. It takes up to 10 s.
@@ -71,8 +84,8 @@ func (l *Launcher) Launch(s Spec) (Running, error) {
 	if err != nil || len(sum) != sha256.Size {
 		return nil, fmt.Errorf("%s: %q is not a SHA-256 in hex", s.Path, s.SHA256)
 	}
-	dir, err := os.MkdirTemp(l.Sockets, string(l.Kind)+"-")
-	if err != nil {
+	dir := filepath.Join(l.Sockets, fmt.Sprintf("%.1s%d", l.Kind, l.started.Add(1)))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	r, w, err := os.Pipe()
