@@ -101,6 +101,7 @@ type source struct {
 	looking bool
 	epochs  map[string][]int32 // leader epochs by topic
 	err     string
+	wrong   map[string]string // by topic: why what the source has is not what was added
 }
 
 // NewMirrors makes it; Run starts it.
@@ -278,9 +279,16 @@ func (m *Mirrors) refresh(ctx context.Context, name string, s *source, topics []
 	c, cancel := context.WithTimeout(ctx, sourceTimeout)
 	defer cancel()
 	found, err := s.client.Topics(c, topics)
+	var wrong map[string]string
+	if err == nil {
+		wrong, err = m.identify(c, name, s.client, topics, found)
+	}
 	leaders := map[string][]status.SourceLeader{}
 	epochs := map[string][]int32{}
 	for _, t := range found {
+		if wrong[t.Name] != "" {
+			continue
+		}
 		leaders[t.Name] = t.Leaders
 		for _, l := range t.Leaders {
 			epochs[t.Name] = append(epochs[t.Name], l.Epoch)
@@ -289,6 +297,14 @@ func (m *Mirrors) refresh(ctx context.Context, name string, s *source, topics []
 	m.mu.Lock()
 	s.looking = false
 	wait := m.o.Refresh
+	if err == nil {
+		for t, why := range wrong {
+			if s.wrong[t] == "" {
+				m.o.Log.Error("mirrored topic is not the source's any more; stop it, or bring the old source back", "mirror", name, "topic", t, "why", why)
+			}
+		}
+		s.wrong = wrong
+	}
 	if err != nil {
 		if s.err == "" && ctx.Err() == nil {
 			m.o.Log.Warn("mirror source does not answer", "mirror", name, "error", err)
@@ -309,6 +325,47 @@ func (m *Mirrors) refresh(ctx context.Context, name string, s *source, topics []
 		m.o.Data.SetSources(name, leaders)
 		m.Kick()
 	}
+}
+
+// identify compares who answers, and what topics it has, with what the mirror
+// was made of: an address can come back as another cluster, a name as another
+// topic, and neither is what this cluster has a copy of (R16).
+func (m *Mirrors) identify(ctx context.Context, name string, client Source, topics []string, found []remote.Topic) (map[string]string, error) {
+	v := m.o.Node.View()
+	wrong := map[string]string{}
+	mir := v.Mirror(name)
+	if mir == nil {
+		return nil, nil
+	}
+	if want := mir.SourceClusterID(); want != "" {
+		id, err := client.ClusterID(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if id != want {
+			for _, t := range topics {
+				wrong[t] = "bootstrap.servers leads to cluster " + id + ", the mirror is of " + want
+			}
+			return wrong, nil
+		}
+	}
+	for _, t := range found {
+		if here := v.TopicByName(t.Name); here != nil && t.ID != ([16]byte{}) && t.ID != here.ID {
+			wrong[t.Name] = "the source's topic was deleted and made anew"
+		}
+	}
+	return wrong, nil
+}
+
+// notTheSources says why a topic's source is not the one that was added, "" if
+// it is.
+func (m *Mirrors) notTheSources(name, topic string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sources[name]; s != nil {
+		return s.wrong[topic]
+	}
+	return ""
 }
 
 func (m *Mirrors) sourceEpoch(name, topic string, index int32) (int32, bool) {

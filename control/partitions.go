@@ -96,6 +96,7 @@ func (m *Mirrors) partitionFacts(t *meta.Topic, p *meta.Partition, i int32, st *
 	if p.State == mirror.EpochFencing && known && epoch <= p.LeaderEpoch-epochMargin {
 		f.EpochBehind = st.Mirror != nil && st.Mirror.MaxSourceEpoch > p.LeaderEpoch
 	}
+	f.Failed = m.notTheSources(t.Mirror.Mirror, t.Name)
 	if st.Offline {
 		f.Failed = "the log directory has failed"
 	}

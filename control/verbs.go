@@ -168,6 +168,19 @@ func (m *Mirrors) addTo(ctx context.Context, name string, topics []AddTopic, at 
 		all(Outcome{wire.ErrRequestTimedOut, "the source does not answer: " + err.Error()})
 		return
 	}
+	if want := v.Mirror(name).SourceClusterID(); want != "" {
+		c, cancel := context.WithTimeout(ctx, sourceTimeout)
+		id, err := client.ClusterID(c)
+		cancel()
+		switch {
+		case err != nil:
+			all(Outcome{wire.ErrRequestTimedOut, "the source does not answer: " + err.Error()})
+			return
+		case id != want:
+			all(Outcome{wire.ErrInvalidRequest, "bootstrap.servers leads to cluster " + id + ", the mirror is of " + want + ": make another mirror for it"})
+			return
+		}
+	}
 	byName := map[string]remote.Topic{}
 	for _, t := range found {
 		byName[t.Name] = t

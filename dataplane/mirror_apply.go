@@ -137,24 +137,32 @@ func (c *Core) takeAnswer(p *Partition, a *wire.ReportAnswer) uint64 {
 		d.tracked = max(d.tracked, a.HighWatermark)
 		d.sourceHigh = max(d.sourceHigh, a.HighWatermark)
 		return p.regate(r)
-	case wire.ErrInvalidSyncRegistration, wire.ErrMirrorRegistrationPropagating, wire.ErrClusterAuthorizationFailed:
-		if d.failingSince == 0 {
-			d.failingSince = c.wall
-			c.eng.o.Log.Warn("source does not count our reports", "mirror", r.mirror, "topic", p.topic,
-				"partition", p.index, "reason", a.Err.Name())
-		}
-		if a.Err == wire.ErrMirrorRegistrationPropagating {
-			d.failPropagating++
-		} else {
-			d.failInvalid++
-		}
-		d.failReason = a.Err
 	case wire.ErrNotLeaderOrFollower, wire.ErrFencedLeaderEpoch:
 		d.moved = true
 	default:
-		d.lastError = "report: " + a.Err.Name()
+		c.notCounted(p, r, a.Err)
 	}
 	return 0
+}
+
+// notCounted: the source has answered, and what it acknowledges does not wait
+// for us: whatever its reason, SYNC does not hold. Silence is another matter: a
+// source that is out of reach cannot acknowledge without us. [L]
+func (c *Core) notCounted(p *Partition, r *role, why wire.ErrorCode) {
+	d := p.down
+	if d.failingSince == 0 {
+		d.failingSince = c.wall
+		c.eng.o.Log.Warn("source does not count our reports", "mirror", r.mirror, "topic", p.topic, "partition", p.index, "reason", why.Name())
+	}
+	switch why {
+	case wire.ErrMirrorRegistrationPropagating:
+		d.failPropagating++
+	case wire.ErrInvalidSyncRegistration, wire.ErrClusterAuthorizationFailed:
+		d.failInvalid++
+	default:
+		d.lastError = "report: " + why.Name()
+	}
+	d.failReason = why
 }
 
 // takeFetched handles the partitions of a fetch answer.
@@ -184,8 +192,14 @@ func (c *Core) fetched(s *session, it *wire.FetchResponseIter, f *frame) {
 		logStart: it.LogStart, high: it.HighWatermark, next: p.log.NextOffset(), localEpoch: epoch, localEnd: end})
 	if v != accept {
 		d.lastError = it.Err.Name()
-		if it.Err == wire.ErrNone {
+		switch it.Err {
+		case wire.ErrNone:
 			d.lastError = "log differs from the source's"
+		case wire.ErrUnknownTopicId, wire.ErrUnknownTopicOrPartition:
+			d.moved = true // the topic is no more, or another one by its name: look it up
+			if d.sync {
+				c.notCounted(p, r, it.Err)
+			}
 		}
 	}
 	switch v {

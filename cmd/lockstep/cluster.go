@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"lockstep/admin"
 	"lockstep/internal/cli"
 	"lockstep/internal/wire"
 )
@@ -34,6 +35,7 @@ type clusterState struct {
 	UnderMinISR   []string      `json:"underMinIsr"`
 	UnderReplica  []string      `json:"underReplicated"`
 	FailedMirrors []string      `json:"failedMirrorPartitions"`
+	NotInSync     []string      `json:"notInSync"` // SYNC is desired and does not hold
 	Healthy       bool          `json:"healthy"`
 	Reasons       []string      `json:"reasons"` // why not
 }
@@ -50,14 +52,14 @@ type brokerState struct {
 }
 
 // look asks the cluster for everything.
-func look(ctx context.Context, s *cli.Session, admin string) (*clusterState, error) {
+func look(ctx context.Context, s *cli.Session, adminAddr string) (*clusterState, error) {
 	ctx, cancel := s.Within(ctx)
 	defer cancel()
 	meta, err := s.Admin.Metadata(ctx)
 	if err != nil {
 		return nil, s.Lost("asking for the cluster's state", err)
 	}
-	c := &clusterState{ClusterID: meta.Cluster, Controller: meta.Controller, Engine: engineName(ctx, admin), Topics: len(meta.Topics)}
+	c := &clusterState{ClusterID: meta.Cluster, Controller: meta.Controller, Engine: engineName(ctx, adminAddr), Topics: len(meta.Topics)}
 	if err := c.brokers(ctx, s, meta); err != nil {
 		return nil, err
 	}
@@ -68,6 +70,9 @@ func look(ctx context.Context, s *cli.Session, admin string) (*clusterState, err
 	if err == nil { // a stock cluster has no mirrors to describe
 		for _, m := range d.Mirrors {
 			for _, t := range m.Topics {
+				if t.Desired == admin.Sync && t.Effective != admin.Sync {
+					c.NotInSync = append(c.NotInSync, m.Name+"/"+t.Topic)
+				}
 				for _, p := range t.Partitions {
 					if p.State == "FAILED" {
 						c.FailedMirrors = append(c.FailedMirrors, fmt.Sprintf("%s/%s-%d", m.Name, t.Topic, p.Partition))
@@ -161,13 +166,13 @@ func (c *clusterState) judge() {
 		what string
 		list []string
 	}{{"partitions without a leader", c.Leaderless}, {"partitions with offline replicas", c.Offline},
-		{"partitions under min.insync.replicas", c.UnderMinISR}, {"mirror partitions failed", c.FailedMirrors}} {
+		{"partitions under min.insync.replicas", c.UnderMinISR}, {"mirror partitions failed", c.FailedMirrors}, {"topics to be in SYNC are not", c.NotInSync}} {
 		if len(x.list) > 0 {
 			c.Reasons = append(c.Reasons, fmt.Sprintf("%d %s: %s", len(x.list), x.what, short(x.list)))
 		}
 	}
 	c.Healthy = len(c.Reasons) == 0
-	for _, list := range []*[]string{&c.Leaderless, &c.Offline, &c.UnderMinISR, &c.UnderReplica, &c.FailedMirrors, &c.Reasons} {
+	for _, list := range []*[]string{&c.Leaderless, &c.Offline, &c.UnderMinISR, &c.UnderReplica, &c.FailedMirrors, &c.NotInSync, &c.Reasons} {
 		if *list == nil {
 			*list = []string{}
 		}

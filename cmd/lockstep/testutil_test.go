@@ -4,9 +4,22 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os/exec"
 	"testing"
 	"time"
 )
+
+// runCLI runs the lockstep program and returns what it wrote, and its exit code.
+func runCLI(t *testing.T, args ...string) (out string, code int) {
+	t.Helper()
+	path, err := brokerBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctxFor(t, time.Minute), path, args...)
+	b, _ := cmd.CombinedOutput()
+	return string(b), cmd.ProcessState.ExitCode()
+}
 
 func freeAddr(t *testing.T) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

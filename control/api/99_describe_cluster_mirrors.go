@@ -13,6 +13,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -95,8 +96,43 @@ func (s *Server) describeTopic(t *meta.Topic) msg.DescribeClusterMirrorsResponse
 	if len(d.Partitions) == 0 {
 		lag = -1
 	}
-	d.Annotation = words(strings.Join(s.remarks(t, &c, lag), "; "))
+	remarks := s.remarks(t, &c, lag)
+	if t.Mirror.Phase == mirror.InSync && t.Mirror.Desired != mirror.Stopped {
+		holds, remark := s.syncHolds(t)
+		if !holds { // the promotion machine takes its time; what is said here is what holds now
+			d.EffectiveMirrorType = int8(mirror.Async)
+		}
+		if remark != "" {
+			remarks = slices.Insert(remarks, 0, remark)
+		}
+	}
+	d.Annotation = words(strings.Join(remarks, "; "))
 	return d
+}
+
+// syncHolds tells whether, by the source's own word, its acknowledgements wait
+// for the partitions this broker leads, and what a person should know of it.
+func (s *Server) syncHolds(t *meta.Topic) (holds bool, remark string) {
+	now, contact := s.d.Now(), int64(math.MaxInt64)
+	for i, p := range t.Partitions {
+		st, ok := s.d.Data.Status(t.ID, int32(i))
+		if p.Leader != s.d.NodeID || !ok || st.Mirror == nil {
+			continue
+		}
+		m := st.Mirror
+		if m.FailingSinceMS > 0 && m.FailReason != wire.ErrMirrorRegistrationPropagating.Name() {
+			return false, fmt.Sprintf("NOT IN SYNC for %d s: the source does not count our reports (%s); what it acknowledges may be missing here",
+				(now-m.FailingSinceMS)/1000, m.FailReason)
+		}
+		contact = min(contact, m.ContactMS)
+	}
+	switch {
+	case contact == 0:
+		return true, "no answer of the source since this broker started: a release it made is not known here"
+	case contact != math.MaxInt64 && now-contact > silentAfterMS:
+		return true, fmt.Sprintf("source silent for %d s: a release it made since is not known here", (now-contact)/1000)
+	}
+	return true, ""
 }
 
 // flushAck is the mode in force: flush.messages=1 means durable too.

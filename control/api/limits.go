@@ -10,4 +10,7 @@ const (
 	// maxAutoCreate bounds the topics one Metadata request creates; the client
 	// asks for the rest again.
 	maxAutoCreate = 100
+	// silentAfterMS is when describe says that a source is silent: it answers a
+	// report at least each 500 ms.
+	silentAfterMS = 5000
 )

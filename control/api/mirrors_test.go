@@ -110,7 +110,22 @@ func TestDescribeSaysWhereAPromotionStands(t *testing.T) {
 	b.step(2, mirror.Pending, mirror.InStep, 0)
 	says("promotion pending: lag unknown; "+weak, mirror.Registering, 0, false, -1)
 	b.step(2, mirror.Registering, mirror.RegisterOK, 33)
+	says("no answer of the source since this broker started: a release it made is not known here; "+weak, mirror.InSync, 1, false, 33)
+	now := b.s.d.Now()
+	for i := range b.data.statuses {
+		b.data.statuses[i].Mirror.ContactMS = now - 7000
+	}
+	says("source silent for 7 s: a release it made since is not known here; "+weak, mirror.InSync, 1, false, 33)
+	for i := range b.data.statuses {
+		b.data.statuses[i].Mirror.ContactMS = now
+	}
 	says(weak, mirror.InSync, 1, false, 33)
+	// The source's word counts at once, whatever the promotion machine waits for.
+	b.data.statuses[1].Mirror.FailingSinceMS, b.data.statuses[1].Mirror.FailReason = now-3000, "INVALID_SYNC_REGISTRATION"
+	says("NOT IN SYNC for 3 s: the source does not count our reports (INVALID_SYNC_REGISTRATION); what it acknowledges may be missing here; "+weak, mirror.InSync, 0, false, 33)
+	b.data.statuses[1].Mirror.FailReason = "MIRROR_REGISTRATION_PROPAGATING"
+	says(weak, mirror.InSync, 1, false, 33)
+	b.data.statuses[1].Mirror.FailingSinceMS = 0
 	b.respond(44, alter(2, "t", op("min.insync.replicas", 0, "2"), op("flush.messages", 0, "1")))
 	says("weak destination: replication factor 1", mirror.InSync, 1, false, 33)
 	if d := b.mirrors99().Mirrors[0].Topics[0]; d.FlushAck != "durable" {

@@ -145,8 +145,9 @@ func clean(err error) string {
 		return "the file's SHA-256 is not the one given"
 	}
 	text := strings.Join(strings.Fields(err.Error()), " ")
-	if said, _, ok := strings.Cut(text, " This usually means"); ok {
-		text = said + ": it is no plugin of this broker, or cannot run here"
+	if said, ok := strings.CutPrefix(text, "Unrecognized remote plugin message: "); ok {
+		said, _, _ = strings.Cut(said, " This usually means")
+		text = fmt.Sprintf("it is no plugin of this broker, or cannot run here; it said %.60q", said)
 	}
 	return text[:min(len(text), 300)]
 }
