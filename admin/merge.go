@@ -66,6 +66,9 @@ func (m *mergedMirror) add(in *msg.DescribeClusterMirrorsResponseDescribedTopic)
 			Effective: MirrorType(in.EffectiveMirrorType), RecoveryPending: in.RecoveryPending, RegistrationEpoch: in.RegistrationEpoch, FlushAck: in.FlushAck}}
 		m.topics[in.TopicName] = t
 	}
+	if MirrorType(in.EffectiveMirrorType) != Sync {
+		t.t.Effective = Async // each broker answers for its partitions: SYNC holds if it holds for all
+	}
 	if in.Annotation != nil {
 		for remark := range strings.SplitSeq(*in.Annotation, "; ") {
 			if strings.HasPrefix(remark, pending) {

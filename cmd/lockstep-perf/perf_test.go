@@ -68,22 +68,34 @@ func TestAck(t *testing.T) {
 		t.Skipf("the lockstep program cannot be built: %v", err)
 	}
 	for _, single := range []bool{true, false} {
-		var out, errs bytes.Buffer
-		o := ackOptions{rtt: 20 * time.Millisecond, single: single, rate: "500KB", recordSize: "1KiB", warmUp: 200 * time.Millisecond, duration: time.Second,
-			linger: time.Millisecond, flushAck: "appended", json: true, engine: "auto", conns: 2, partitions: 2, binary: binary, dir: t.TempDir(), seed: 1}
-		err := runAck(context.Background(), o, &cli.Printer{Out: &out, Err: &errs, JSON: true})
-		var r ackResult
-		if jsonErr := json.Unmarshal(out.Bytes(), &r); jsonErr != nil {
-			t.Fatalf("%v, %v: %s%s", err, jsonErr, &out, &errs)
+		for try := 1; ; try++ {
+			r := runOnce(t, binary, single)
+			if len(r.Void) > 0 && try < 5 { // what the program says of a busy machine
+				t.Logf("void, tried again: %v", r.Void)
+				continue
+			}
+			if r.Records == 0 || r.Errors != 0 || r.AckP50 < 20 || r.AckP999 < r.AckP50 || r.RTTMs < 20 || r.Engine == "unknown" || r.CPU.Source <= 0 {
+				t.Errorf("%+v", r)
+			}
+			t.Logf("one in flight %v: rtt %.2f ms, ack p50 %.2f ms, p99 %.2f ms", single, r.RTTMs, r.AckP50, r.AckP99)
+			break
 		}
-		if err != nil && len(r.Void) == 0 { // a busy machine may void a run
-			t.Error(err)
-		}
-		if r.Records == 0 || r.Errors != 0 || r.AckP50 < 20 || r.AckP999 < r.AckP50 || r.RTTMs < 20 || r.Engine == "unknown" || r.CPU.Source <= 0 {
-			t.Errorf("%+v", r)
-		}
-		t.Logf("one in flight %v: rtt %.2f ms, ack p50 %.2f ms, p99 %.2f ms", single, r.RTTMs, r.AckP50, r.AckP99)
 	}
+}
+
+func runOnce(t *testing.T, binary string, single bool) (r ackResult) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	o := ackOptions{rtt: 20 * time.Millisecond, single: single, rate: "500KB", recordSize: "1KiB", warmUp: 200 * time.Millisecond, duration: time.Second,
+		linger: time.Millisecond, flushAck: "appended", json: true, engine: "auto", conns: 2, partitions: 2, binary: binary, dir: t.TempDir(), seed: 1}
+	err := runAck(context.Background(), o, &cli.Printer{Out: &out, Err: &errs, JSON: true})
+	if jsonErr := json.Unmarshal(out.Bytes(), &r); jsonErr != nil {
+		t.Fatalf("%v, %v: %s%s", err, jsonErr, &out, &errs)
+	}
+	if err != nil && len(r.Void) == 0 { // a busy machine may void a run
+		t.Error(err)
+	}
+	return r
 }
 
 func histogram(t *testing.T, micros int64) *hdrhistogram.Histogram {

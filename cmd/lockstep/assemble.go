@@ -81,7 +81,7 @@ func startBroker(ctx context.Context, cfg config.Config, log *slog.Logger) (*bro
 
 func (b *broker) start(ctx context.Context) error {
 	for _, path := range b.cfg.LogDirs {
-		d, err := segment.OpenDir(segment.DiskFS{}, path, segment.DirOptions{NodeID: b.cfg.NodeID})
+		d, err := openDir(ctx, path, segment.DirOptions{NodeID: b.cfg.NodeID})
 		if err != nil {
 			return err
 		}
@@ -109,6 +109,18 @@ func (b *broker) start(ctx context.Context) error {
 	b.stop = cancel
 	b.serve(run)
 	return nil
+}
+
+// openDir waits a little for the lock: the kernel gives the files of a killed
+// process back only when its ring is gone, some time after the process.
+func openDir(ctx context.Context, path string, o segment.DirOptions) (*segment.Dir, error) {
+	for deadline := time.Now().Add(lockWait); ; {
+		d, err := segment.OpenDir(segment.DiskFS{}, path, o)
+		if !errors.Is(err, segment.ErrInUse) || time.Now().After(deadline) || ctx.Err() != nil {
+			return d, err
+		}
+		time.Sleep(lockWait / 20)
+	}
 }
 
 func (b *broker) reactors() int {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/internal/cli"
 	"lockstep/internal/config"
 )
 
@@ -52,7 +53,7 @@ second one ends the process at once.`,
 func runBroker(ctx context.Context, text []byte, overrides []string, level string) error {
 	var lv slog.Level
 	if err := lv.UnmarshalText([]byte(level)); err != nil {
-		return fmt.Errorf("--log-level: %w", err)
+		return cli.Usage("--log-level %q: want debug, info, warn or error", level)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: lv}))
 	cfg, warnings, err := config.Load(text, overrides)

@@ -8,6 +8,8 @@ const (
 	maxInflated = 256 << 20
 	// stopWait is how long a stop waits for STOPPED unless told otherwise.
 	stopWait = 2 * time.Minute
+	// lockWait is how long a start waits for a directory that is in use.
+	lockWait = 3 * time.Second
 
 	// demoLimit bounds a whole demo.
 	demoLimit = 115 * time.Second

@@ -49,6 +49,9 @@ func logFiles(path string) ([]string, error) {
 			}
 		}
 	}
+	if len(files) == 0 {
+		return nil, cli.Fail("looking for segment files", fmt.Errorf("none in %s or its directories", path), "name a .log file, a partition's directory or a log directory")
+	}
 	slices.Sort(files)
 	return files, nil
 }

@@ -40,7 +40,7 @@ func (o *Options) Bind(cmd *cobra.Command) {
 	f.StringVar(&o.Bootstrap, "bootstrap-server", DefaultBootstrap, "brokers to begin with, `HOST:PORT` separated by commas")
 	f.StringVar(&o.CommandConfig, "command-config", "", "properties `FILE` for the connection; keys: "+configHelp)
 	f.BoolVar(&o.JSON, "json", false, "write JSON instead of tables")
-	f.DurationVar(&o.Timeout, "timeout", DefaultTimeout, "bound of one request, such as 500ms or 30s")
+	f.DurationVar(&o.Timeout, "timeout", DefaultTimeout, "bound of one request, such as 500ms or 30s; 0 = the default")
 	o.bootstrapGiven = func() bool { return f.Changed("bootstrap-server") }
 }
 
@@ -54,8 +54,11 @@ type client struct {
 // resolve puts the flags over the file.
 func (o *Options) resolve() (client, error) {
 	c := client{bootstrap: strings.Split(o.Bootstrap, ","), id: "lockstep-cli", timeout: o.Timeout}
-	if c.timeout <= 0 {
+	if c.timeout == 0 {
 		c.timeout = DefaultTimeout
+	}
+	if c.timeout < 0 {
+		return c, Usage("--timeout %v: want more than 0, such as 500ms or 30s", o.Timeout)
 	}
 	if o.CommandConfig != "" {
 		keys, err := ReadProperties(o.CommandConfig)

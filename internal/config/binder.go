@@ -128,6 +128,9 @@ func splitList(s string) []string {
 
 // nearest returns the name with the smallest edit distance to s.
 func nearest(s string, names []string) string {
+	if own := "lockstep." + s; slices.Contains(names, own) {
+		return own
+	}
 	best, bestDistance := "", maxInt32
 	if len(s) > maxNameLen {
 		s = s[:maxNameLen]

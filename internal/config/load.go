@@ -138,11 +138,16 @@ func (l *loader) resolve() {
 	if !c.Broker && !c.Controller {
 		l.fail(errors.New("config: process.roles: want broker, controller or both"))
 	}
-	if !l.given["log.dirs"] || len(c.LogDirs) == 0 {
+	if !l.given["log.dirs"] {
 		c.LogDirs = r.logDir
 	}
 	if len(c.LogDirs) == 0 {
 		l.fail(errors.New("config: log.dirs is empty"))
+	}
+	for i, dir := range c.LogDirs {
+		if slices.Contains(c.LogDirs[:i], dir) {
+			l.fail(fmt.Errorf("config: log.dirs names %s twice", dir))
+		}
 	}
 	const hour, minute = 3_600_000, 60_000
 	if !l.given["log.roll.ms"] {
