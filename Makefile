@@ -9,7 +9,7 @@ COMMIT  := $(shell git describe --always --dirty 2>/dev/null)
 LDFLAGS := -X main.commit=$(COMMIT)
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim bench generate size demo demo-control e2e e2e-race pause kill-source kill-control kafka ack malformed ci lint clean
+.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim bench generate size demo demo-control e2e e2e-race pause kill-source kill-control kafka ack malformed planted ci lint clean
 
 help: ## print this table
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ kafka: build ## mirror from Apache Kafka 4.3.1 (JVM, Maven), and its DumpLogSegm
 
 kill-control: ## the same harness with an acknowledgement planted before the report: it must lose
 	$(GO) test ./cmd/lockstep -run 'TestKillControl' -v -timeout 1800s -kill.control
+
+planted: ## plant every bug of testdata/planted in a worktree of HEAD: the test each names must go red (about 3 minutes)
+	$(GO) test ./internal/planted -v -count=1 -timeout 3600s -planted
 
 malformed: build ## 100,000 malformed frames to a broker of each engine; memory, connections, goroutines as before (about 2 minutes)
 	$(GO) test ./cmd/lockstep -run TestMalformedFrames -v -count=1 -timeout 1800s -malformed.frames=100000

@@ -22,6 +22,7 @@ var layers = map[string]rule{
 	"internal/status":         {},
 	"internal/msg":            {ours: "internal/wire"},
 	"internal/msg/gen":        {},
+	"internal/planted":        {},
 	"internal/kafkareq":       {ours: "internal/msg", outside: "github.com/twmb/franz-go/pkg/kgo github.com/twmb/franz-go/pkg/kmsg"},
 	"internal/meta":           {ours: "internal/mirror internal/msg internal/invariant", outside: "github.com/benbjohnson/immutable"},
 	"internal/compress":       {ours: "internal/invariant", outside: "github.com/klauspost/compress github.com/pierrec/lz4/v4"},
