@@ -140,6 +140,25 @@ func (m *Mirrors) AddTopics(ctx context.Context, topics []AddTopic) []TopicOutco
 	return out
 }
 
+// askTopics asks a mirror's source for topics, and whether it is the mirror's
+// source still.
+func askTopics(ctx context.Context, client Source, mir *meta.Mirror, names []string) ([]remote.Topic, Outcome) {
+	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
+	defer cancel()
+	id, want := "", mir.SourceClusterID()
+	found, err := client.Topics(ctx, names)
+	if err == nil && want != "" {
+		id, err = client.ClusterID(ctx)
+	}
+	switch {
+	case err != nil:
+		return nil, Outcome{wire.ErrRequestTimedOut, "the source does not answer: " + err.Error()}
+	case id != want:
+		return nil, Outcome{wire.ErrInvalidRequest, "bootstrap.servers leads to cluster " + id + ", the mirror is of " + want + ": make another mirror for it"}
+	}
+	return found, Outcome{}
+}
+
 // addTo adds the topics at the given places to one mirror.
 func (m *Mirrors) addTo(ctx context.Context, name string, topics []AddTopic, at []int, out []TopicOutcome) {
 	all := func(o Outcome) {
@@ -161,25 +180,10 @@ func (m *Mirrors) addTo(ctx context.Context, name string, topics []AddTopic, at 
 	for _, i := range at {
 		names = append(names, topics[i].Name)
 	}
-	c, cancel := context.WithTimeout(ctx, sourceTimeout)
-	found, err := client.Topics(c, names)
-	cancel()
-	if err != nil {
-		all(Outcome{wire.ErrRequestTimedOut, "the source does not answer: " + err.Error()})
+	found, refused := askTopics(ctx, client, v.Mirror(name), names)
+	if refused.Code != wire.ErrNone {
+		all(refused)
 		return
-	}
-	if want := v.Mirror(name).SourceClusterID(); want != "" {
-		c, cancel := context.WithTimeout(ctx, sourceTimeout)
-		id, err := client.ClusterID(c)
-		cancel()
-		switch {
-		case err != nil:
-			all(Outcome{wire.ErrRequestTimedOut, "the source does not answer: " + err.Error()})
-			return
-		case id != want:
-			all(Outcome{wire.ErrInvalidRequest, "bootstrap.servers leads to cluster " + id + ", the mirror is of " + want + ": make another mirror for it"})
-			return
-		}
 	}
 	byName := map[string]remote.Topic{}
 	for _, t := range found {
