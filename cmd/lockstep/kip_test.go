@@ -255,7 +255,11 @@ func TestKIP_AllPartitionsFailing(t *testing.T) {
 	start := time.Now()
 	const failing = `kafka_server_sync_partitions_failing{mirror="dr",topic="orders"}`
 	eventually(t, "all partitions failing", 5*time.Second, func() bool { return p.dst.metric(failing) == 3 })
-	p.until(ctx, "ASYNC", 10*time.Second, func(x msg.DescribeClusterMirrorsResponseDescribedTopic) bool { return x.EffectiveMirrorType == 0 })
+	// What describe calls effective is what holds now; the demotion takes the KIP's time.
+	p.until(ctx, "ASYNC", time.Second, func(x msg.DescribeClusterMirrorsResponseDescribedTopic) bool {
+		return x.EffectiveMirrorType == 0 && !x.RecoveryPending && x.RegistrationEpoch > 0
+	})
+	p.until(ctx, "demoted", 10*time.Second, func(x msg.DescribeClusterMirrorsResponseDescribedTopic) bool { return x.RecoveryPending })
 	if d := time.Since(start); d < 1400*time.Millisecond {
 		t.Errorf("demoted after %v", d)
 	}

@@ -37,6 +37,7 @@ func kindOf(name string) (sdk.Kind, error) {
 func pluginCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "plugin KIND", Short: "Serve a default policy to the broker that started this process", Hidden: true, Args: cobra.ExactArgs(1),
+		Example: "  lockstep plugin promotion   # by a broker, never by hand",
 		RunE: func(_ *cobra.Command, args []string) error {
 			kind, err := kindOf(args[0])
 			if err != nil {
