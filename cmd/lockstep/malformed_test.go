@@ -77,7 +77,7 @@ func malformed(t *testing.T, engine string, seed uint64, made [][]byte) {
 	n := startNode(t, "lockstep.io.engine="+engine, "log.segment.bytes=16777216")
 	ctx := ctxFor(t, 20*time.Minute)
 	malID, bigID := besieged(ctx, t, n)
-	connections, goroutines := n.metric("kafka_server_broker_connections"), n.goroutines()
+	connections, goroutines := n.metric("kafka_server_broker_connections"), n.rest()
 	s := &siege{t: t, n: n, good: newGoodClient(ctx, t, n), seen: map[string]*fate{}}
 	var wg sync.WaitGroup
 	for w := range attackers {
@@ -101,7 +101,11 @@ func malformed(t *testing.T, engine string, seed uint64, made [][]byte) {
 		t.Errorf("the broker's log:\n%s", n.tail())
 	}
 	eventually(t, "the connections are gone", 10*time.Second, func() bool { return n.metric("kafka_server_broker_connections") <= connections })
-	eventually(t, "the goroutines are gone", 10*time.Second, func() bool { return n.goroutines() <= goroutines+malformedRest })
+	for until := time.Now().Add(10 * time.Second); n.goroutines() > goroutines+malformedRest; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%d goroutines before, %d after:\n%s", goroutines, n.goroutines(), get("http://"+n.admin+"/debug/pprof/goroutine?debug=1"))
+		}
+	}
 	hwm := n.hwm()
 	t.Logf("VmHWM %d MiB, goroutines %d before and %d after, broker %s", hwm>>20, goroutines, n.goroutines(), strings.Join(n.args, " "))
 	if !raceEnabled && !*e2eRace && hwm > malformedHWM {
@@ -311,6 +315,19 @@ func (g *goodClient) exchange(ctx context.Context, t *testing.T) {
 }
 
 var vmHWM = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// rest is the number of goroutines once it has not changed for a second: the
+// plugins are up by then.
+func (n *node) rest() int {
+	last, since := n.goroutines(), time.Now()
+	for time.Since(since) < time.Second {
+		time.Sleep(50 * time.Millisecond)
+		if now := n.goroutines(); now != last {
+			last, since = now, time.Now()
+		}
+	}
+	return last
+}
 
 // hwm is the most memory the broker has had, in bytes.
 func (n *node) hwm() int64 {
