@@ -16,7 +16,7 @@ func (Policy) Describe() sdk.Description {
 // Handle decides about one topic.
 func (Policy) Handle(e sdk.Event) (sdk.Decision, error) {
 	f := &e.Facts
-	if e.Type != sdk.PromotionLook || f.Partitions == 0 {
+	if e.Type != sdk.PromotionLook || f.Partitions <= 0 {
 		return sdk.Decision{}, nil
 	}
 	switch phase := mirror.Phase(f.Phase); {

@@ -12,5 +12,8 @@ func (Policy) Describe() sdk.Description {
 
 // Handle admits everything to the ledger.
 func (Policy) Handle(e sdk.Event) (sdk.Decision, error) {
+	if e.Type != sdk.RegisterAsked && e.Type != sdk.ReleaseAsked {
+		return sdk.Decision{}, nil
+	}
 	return sdk.Decision{Wishes: []sdk.Wish{{Do: sdk.Admit, Subject: e.Subject, Reason: "no hold"}}}, nil
 }

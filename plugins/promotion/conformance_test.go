@@ -1,0 +1,17 @@
+package promotion
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"lockstep/plugins/sdk"
+	"lockstep/plugins/sdk/conformance"
+)
+
+func TestConforms(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for _, v := range conformance.Check(sdk.Promotion, Policy{}, seed) {
+		t.Error(v)
+	}
+}
