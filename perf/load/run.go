@@ -199,7 +199,8 @@ func (w *worker) send(ctx context.Context, start time.Time) error {
 			return errors.New("the alarm is closed")
 		}
 		now := time.Now()
-		n := min(int(now.Sub(next)/w.every)+1, most)
+		left := int((end.Sub(next)-1)/w.every) + 1 // due before the end, however late we are
+		n := min(int(now.Sub(next)/w.every)+1, left, most)
 		select {
 		case w.queue <- pending{next, n}:
 		default:
