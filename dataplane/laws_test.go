@@ -122,3 +122,23 @@ func TestDurableCountsWhatIsFlushed(t *testing.T) {
 	want(t, "flushed", r.produced(x, 9)[0].code, wire.ErrNone)
 	want(t, "mark", r.partition("t").high.Load(), 2)
 }
+
+// TestDeletedPartitionsAreLetGo: a deleted topic is one job, however many
+// partitions it has, and leaves nothing behind.
+func TestDeletedPartitionsAreLetGo(t *testing.T) {
+	r := newRig(t, 1, "kept")
+	r.facts.topic(t, "gone", 50)
+	r.publish()
+	want(t, "partitions", len(r.e.parts), 52)
+	r.hold = true
+	r.facts.apply(t, &msg.DeleteTopicsCommand{Topics: []msg.DeleteTopicsCommandTopic{{Name: "gone"}}})
+	r.publish()
+	want(t, "jobs", len(r.jobs), 1)
+	r.hold = false
+	r.settle()
+	want(t, "partitions", len(r.e.parts), 2)
+	want(t, "logs", len(r.e.logs), 2)
+	for _, p := range r.e.parts {
+		want(t, "topic", p.topic, "kept")
+	}
+}

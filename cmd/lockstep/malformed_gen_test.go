@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -46,26 +47,18 @@ func greedy(frame []byte) bool {
 	if err != nil {
 		return false
 	}
-	most := int32(0)
+	many := func(n int32) bool { return n > 1000 && n <= meta.MaxPartitionsPerTopic }
 	switch h.Key {
 	case wire.KeyCreateTopics:
 		r := kmsg.NewPtrCreateTopicsRequest()
 		r.SetVersion(h.Version)
-		if r.ReadFrom(body) == nil {
-			for i := range r.Topics {
-				most = max(most, r.Topics[i].NumPartitions)
-			}
-		}
+		return r.ReadFrom(body) == nil && slices.ContainsFunc(r.Topics, func(x kmsg.CreateTopicsRequestTopic) bool { return many(x.NumPartitions) })
 	case wire.KeyCreatePartitions:
 		r := kmsg.NewPtrCreatePartitionsRequest()
 		r.SetVersion(h.Version)
-		if r.ReadFrom(body) == nil {
-			for i := range r.Topics {
-				most = max(most, r.Topics[i].Count)
-			}
-		}
+		return r.ReadFrom(body) == nil && slices.ContainsFunc(r.Topics, func(x kmsg.CreatePartitionsRequestTopic) bool { return many(x.Count) })
 	}
-	return most > 1000 && most <= meta.MaxPartitionsPerTopic
+	return false
 }
 
 // request makes the frame of a valid request: any key and version of the

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bytes"
 	"encoding/binary"
+	"log/slog"
 	"math/rand"
 	"runtime"
 	"testing"
@@ -234,5 +236,24 @@ func TestMangledBodiesNeverPanic(t *testing.T) {
 	})
 	if answered == 0 {
 		t.Fatal("nothing got through the decoder: the test shows nothing")
+	}
+}
+
+// A producer that does not give up does not fill the log.
+func TestRefusedTransactionsAreLoggedSeldom(t *testing.T) {
+	b := newBed(t)
+	var log bytes.Buffer
+	b.s.d.Log = slog.New(slog.NewTextHandler(&log, nil))
+	for range 250 {
+		req := kmsg.NewPtrInitProducerIDRequest()
+		req.TransactionalID = ptr("t")
+		resp := kmsg.NewPtrInitProducerIDResponse()
+		b.ask(wire.KeyInitProducerId, 5, req, resp)
+		if resp.ErrorCode != int16(wire.ErrUnsupportedVersion) {
+			t.Fatal(resp.ErrorCode)
+		}
+	}
+	if n := bytes.Count(log.Bytes(), []byte("transactions are not supported")); n != 3 {
+		t.Errorf("%d lines for 250 requests", n)
 	}
 }
