@@ -396,8 +396,12 @@ func (m *Mirrors) fences() map[meta.FenceKind]*host.Slot {
 // fencesHold: no other controller has led, and raised them, between two looks.
 func (m *Mirrors) fencesHold() bool {
 	v := m.o.Node.View()
-	return v.Fence(meta.FenceCoordinator) == m.o.Coordinator.Fence() && v.Fence(meta.FencePromotion) == m.o.Promotion.Fence() &&
-		v.Fence(meta.FenceRelease) == m.o.Release.Fence()
+	for kind, slot := range m.fences() {
+		if !slot.Fenced(v.Fence(kind)) {
+			return false
+		}
+	}
+	return true
 }
 
 // raiseFences makes wishes of earlier instances stale: all of them first in a
@@ -405,7 +409,7 @@ func (m *Mirrors) fencesHold() bool {
 func (m *Mirrors) raiseFences(ctx context.Context, all bool) bool {
 	v := m.o.Node.View()
 	for kind, slot := range m.fences() {
-		if !all && slot.Fence() == v.Fence(kind) {
+		if !all && slot.Fenced(v.Fence(kind)) {
 			continue
 		}
 		res, err := m.o.Node.Propose(ctx, raiseFence(kind))

@@ -166,3 +166,18 @@ func TestNobodyIsAsked(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 }
+
+// Nobody who serves needs a number; one who begins to needs the cluster's.
+func TestFenced(t *testing.T) {
+	s := NewSlot(sdk.Release)
+	if !s.Fenced(7) {
+		t.Error("a fence is wanted for nobody")
+	}
+	s.Serve(NewInstance(policy(nil), ""))
+	if s.Fenced(7) {
+		t.Error("a new instance has a fence")
+	}
+	if s.SetFence(7); !s.Fenced(7) || s.Fenced(8) {
+		t.Error("not the number that was given")
+	}
+}

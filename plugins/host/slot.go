@@ -46,6 +46,13 @@ func (s *Slot) Fence() int64 {
 	return 0
 }
 
+// Fenced tells whether whoever serves has the cluster's number n; nobody needs
+// none.
+func (s *Slot) Fenced(n int64) bool {
+	i := s.serves.Load()
+	return i == nil || i.fence.Load() == n
+}
+
 // SetFence gives the instance that serves its fencing number: what it wishes is
 // durable only while the cluster's number is the same.
 func (s *Slot) SetFence(n int64) {
