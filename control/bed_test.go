@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -319,7 +320,7 @@ type bed struct {
 	mirrors   *Mirrors
 	cancel    context.CancelFunc
 	over      chan struct{}
-	published func(*meta.View)
+	published atomic.Pointer[func(*meta.View)]
 	lives     byte
 
 	coordinator, promotion, release *host.Slot
@@ -355,8 +356,8 @@ func (b *bed) open() {
 	b.lives++
 	var err error
 	b.node, err = OpenNode(NodeOptions{NodeID: 1, Dir: b.dir, Log: b.logs.logger(), Published: func(v *meta.View) {
-		if b.published != nil {
-			b.published(v)
+		if f := b.published.Load(); f != nil {
+			(*f)(v)
 		}
 	}})
 	if err != nil {

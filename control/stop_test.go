@@ -185,7 +185,7 @@ func TestKilledAtEveryStopStep(t *testing.T) {
 				var armed atomic.Bool
 				var killed atomic.Int32
 				var cancel context.CancelFunc
-				b.published = func(v *meta.View) {
+				look := func(v *meta.View) {
 					t := v.TopicByID(topicID)
 					if armed.Load() && t != nil && t.Partitions[1].StopStep == step {
 						killed.Add(1)
@@ -193,6 +193,7 @@ func TestKilledAtEveryStopStep(t *testing.T) {
 						armed.Store(false)
 					}
 				}
+				b.published.Store(&look)
 				b.sync()
 				cancel = b.cancel
 				b.data.set(topicID, 0, func(p *fakePart) { p.open = []status.OpenTransaction{{ProducerID: 4}} })
