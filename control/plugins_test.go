@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/internal/meta"
 	"lockstep/internal/mirror"
 	"lockstep/internal/msg"
 	"lockstep/internal/wire"
@@ -304,4 +305,35 @@ func verdicts(s *host.Slot) []host.Verdict {
 		all = append(all, e.Verdicts...)
 	}
 	return all
+}
+
+// What an instance wishes under a number that is not the cluster's any more
+// changes nothing, of every kind; under the cluster's it does.
+func TestWishOfAnOldFence(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *bed) {
+		b.mirror(false)
+		b.until("MIRRORING", 5*time.Second, b.allIn(mirror.Mirroring))
+		b.haltMirrors()
+		old := b.coordinator.Fence()
+		raised, err := b.node.Propose(t.Context(), raiseFence(meta.FenceCoordinator))
+		if err != nil || raised.Number <= old {
+			t.Fatal(raised, err)
+		}
+		wish := func(fence int64) meta.Result {
+			p := b.topic().Partitions[0]
+			res, err := b.node.Propose(t.Context(), &msg.MirrorPartitionStatesCommand{BrokerId: 1, Fence: fence,
+				Partitions: []msg.MirrorPartitionStatesCommandPartition{{TopicId: topicID, LeaderEpoch: p.LeaderEpoch, StateEpoch: p.StateEpoch,
+					State: int8(mirror.Failed), Previous: int8(p.State), LmeEpoch: -1, LmeOffset: -1}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res
+		}
+		if res := wish(old); res.ErrorCode == 0 || b.topic().Partitions[0].State != mirror.Mirroring {
+			t.Fatalf("%+v: %s", res, b.dump())
+		}
+		if res := wish(raised.Number); res.ErrorCode != 0 || b.topic().Partitions[0].State != mirror.Failed {
+			t.Fatalf("%+v: %s", res, b.dump())
+		}
+	})
 }
