@@ -2,6 +2,7 @@
 GO      ?= go
 TAGS    := -tags invariants
 BIN     := bin
+PROTOC  ?= protoc
 D       ?= 60s
 T       ?= FuzzBatch
 P       ?= ./...
@@ -9,7 +10,7 @@ COMMIT  := $(shell git describe --always --dirty 2>/dev/null)
 LDFLAGS := -X main.commit=$(COMMIT)
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim bench generate size demo demo-control e2e e2e-race pause kill-source kill-control kafka ack malformed planted ci lint clean
+.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim bench generate generate-plugin size demo demo-control e2e e2e-race pause kill-source kill-control kafka ack malformed planted ci lint clean
 
 help: ## print this table
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +58,10 @@ bench: ## benchmarks of one package: make bench P=./segment
 
 generate: ## regenerate internal/msg from its schemas
 	$(GO) generate ./internal/msg/...
+
+generate-plugin: ## regenerate plugins/pluginpb: needs protoc, PROTOC=...
+	cd plugins/pluginpb && $(PROTOC) -I. --plugin=protoc-gen-go=$$($(GO) tool -n protoc-gen-go) --go_out=. --go_opt=paths=source_relative \
+	  --plugin=protoc-gen-go-grpc=$$($(GO) tool -n protoc-gen-go-grpc) --go-grpc_out=. --go-grpc_opt=paths=source_relative lockstep_plugin.proto
 
 size: ## lines per file of our own tree, largest first
 	@git ls-files '*.go' | grep -vE '_test\.go|\.gen\.go' | xargs wc -l | sort -rn | head -25
