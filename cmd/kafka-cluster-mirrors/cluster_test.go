@@ -21,7 +21,7 @@ func TestLifeOfAMirror(t *testing.T) {
 	dir := t.TempDir()
 	binary, err := testcluster.Build(ctx, dir)
 	if err != nil {
-		t.Skipf("the lockstep program cannot be built: %v", err)
+		t.Fatalf("the lockstep program cannot be built: %v", err)
 	}
 	c, err := testcluster.Start(ctx, testcluster.Options{Binary: binary, Dir: dir, RTT: 5 * time.Millisecond})
 	if err != nil {

@@ -65,7 +65,7 @@ func TestVoid(t *testing.T) {
 func TestAck(t *testing.T) {
 	binary, err := testcluster.Build(context.Background(), t.TempDir())
 	if err != nil {
-		t.Skipf("the lockstep program cannot be built: %v", err)
+		t.Fatalf("the lockstep program cannot be built: %v", err)
 	}
 	for _, single := range []bool{true, false} {
 		for try := 1; ; try++ {

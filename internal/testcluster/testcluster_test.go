@@ -31,7 +31,7 @@ func start(t *testing.T, o Options) *Cluster {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
-		t.Skipf("the lockstep program cannot be built: %v", err)
+		t.Fatalf("the lockstep program cannot be built: %v", err)
 	}
 	o.Binary, o.Dir = path, t.TempDir()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -106,7 +106,7 @@ func TestLifeOfACluster(t *testing.T) {
 func TestFailedStart(t *testing.T) {
 	path, err := binary()
 	if err != nil {
-		t.Skipf("the lockstep program cannot be built: %v", err)
+		t.Fatalf("the lockstep program cannot be built: %v", err)
 	}
 	dir := t.TempDir()
 	_, err = Start(context.Background(), Options{Binary: path, Dir: dir, NoLink: true, Overrides: []string{"no.such.setting=1"}})
