@@ -17,5 +17,5 @@ const (
 	shownDiffs    = 8                // differences kept of a shadow
 	logFileMax    = 4 << 20          // bytes of a plugin's log; then one older file is kept
 	describeMax   = 100              // bytes of a name or version
-	socketBaseMax = 50               // bytes of the temporary directory's path
+	socketBaseMax = 45               // bytes of the temporary directory's path
 )

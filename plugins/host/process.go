@@ -69,13 +69,21 @@ type Launcher struct {
 }
 
 // SocketDir makes a directory for the sockets of plugins: the path of a socket
-// has 107 bytes, and go-plugin adds to ours.
+// has 107 bytes, and go-plugin adds to ours. It removes those of brokers that
+// were killed before their plugins could.
 func SocketDir() (string, error) {
 	base := os.TempDir()
 	if len(base) > socketBaseMax {
 		base = "/tmp"
 	}
-	return os.MkdirTemp(base, "lockstep-plugins-")
+	old, _ := filepath.Glob(filepath.Join(base, "lockstep-plugins-*"))
+	for _, dir := range old {
+		var pid int
+		if _, err := fmt.Sscanf(filepath.Base(dir), "lockstep-plugins-%d-", &pid); err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
+			_ = os.RemoveAll(dir)
+		}
+	}
+	return os.MkdirTemp(base, fmt.Sprintf("lockstep-plugins-%d-", os.Getpid()))
 }
 
 // Launch starts a program and shakes hands with it. It takes up to 10 s.

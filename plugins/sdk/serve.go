@@ -3,7 +3,9 @@ package sdk
 import (
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
@@ -24,6 +26,8 @@ func LifelineEnv() string { return lifelineEnv + "=1" }
 // calls it and nothing else. What the policy writes to standard error is in the
 // plugin's own log.
 func Serve(p Plugin) {
+	// A broker that dies closes our output too: that must not be what ends us.
+	signal.Ignore(syscall.SIGPIPE)
 	if os.Getenv(lifelineEnv) != "" {
 		go func() {
 			_, _ = io.Copy(io.Discard, os.NewFile(LifelineFD, "lifeline"))
