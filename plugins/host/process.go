@@ -157,6 +157,12 @@ func clean(err error) string {
 		said, _, _ = strings.Cut(said, " This usually means")
 		text = fmt.Sprintf("it is no plugin of this broker, or cannot run here; it said %.60q", said)
 	}
+	text = strings.Map(func(r rune) rune { // what a plugin said ends on a terminal
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
 	return text[:min(len(text), 300)]
 }
 
