@@ -44,11 +44,12 @@ fuzz: ## one fuzz target: make fuzz P=./internal/wire T=FuzzBatch D=60s
 fuzz-smoke: ## every fuzz target for 2 s (about 2 minutes)
 	@$(MAKE) -s fuzz-all D=2s
 
-fuzz-all: ## every fuzz target for D, fails on a finding: 26 of them, so D=60s takes half an hour
-	@set -e; for f in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
+fuzz-all: ## every fuzz target for D, fails at the end on any finding: 26 of them, so D=60s takes half an hour
+	@bad=; for f in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
 	  for t in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$f); do \
-	    out=$$($(GO) test ./$$(dirname $$f) -run '^$$' -fuzz "^$$t$$" -fuzztime $(D) -fuzzminimizetime 1x 2>&1) || { echo "$$t: $$out"; exit 1; }; \
-	    echo "$$t $$(echo "$$out" | grep execs | tail -1)"; done; done
+	    out=$$($(GO) test ./$$(dirname $$f) -run '^$$' -fuzz "^$$t$$" -fuzztime $(D) -fuzzminimizetime 1x 2>&1) || { echo "$$out"; bad="$$bad $$t"; }; \
+	    echo "$$t $$(echo "$$out" | grep execs | tail -1)"; done; done; \
+	test -z "$$bad" || { echo "findings:$$bad"; exit 1; }
 
 sim: ## the simulator: make sim D=60s SEED=n
 	LOCKSTEP_SEED=$(SEED) $(GO) test ./internal/sim -run TestSim -v -sim.d=$(D) -timeout 0

@@ -20,10 +20,7 @@ func (m *MirrorInfo) Present() bool { return len(m.MirrorName) > 0 || m.NumRepor
 
 // read checks the whole struct and sets the view.
 func (m *MirrorInfo) read(r *Reader) {
-	if m.MirrorName = r.StringBytes(true); m.MirrorName == nil {
-		r.Fail()
-		return
-	}
+	m.MirrorName = r.StringBytes(true)
 	m.topics = *r
 	it := m.Reports()
 	for it.Next() {
@@ -112,9 +109,7 @@ func (it *ReportIter) Next() bool {
 			return false
 		}
 		it.topicsLeft--
-		if it.Topic = it.r.StringBytes(true); it.Topic == nil {
-			it.r.Fail()
-		}
+		it.Topic = it.r.StringBytes(true)
 		it.TopicID = it.r.UUID()
 		if it.partsLeft = it.r.ArrayLen(true, 11); it.partsLeft < 0 {
 			it.r.Fail()

@@ -21,7 +21,7 @@ type Header struct {
 // ErrUnknownKey the header is filled and the body starts after the client id.
 func ParseHeader(frame []byte) (Header, []byte, error) {
 	r := NewReader(frame)
-	h := Header{Key: r.Int16(), Version: r.Int16(), Correlation: r.Int32(), ClientID: r.StringBytes(false)}
+	h := Header{Key: r.Int16(), Version: r.Int16(), Correlation: r.Int32(), ClientID: r.NullableStringBytes(false)}
 	api := Lookup(h.Key)
 	if api == nil && r.Ok() {
 		return h, r.Rest(), ErrUnknownKey

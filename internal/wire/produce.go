@@ -19,7 +19,7 @@ func (p *ProduceRequest) Parse(version int16, body []byte) error {
 	flex := version >= 9
 	r := NewReader(body)
 	*p = ProduceRequest{Version: version}
-	p.TransactionalID = r.StringBytes(flex)
+	p.TransactionalID = r.NullableStringBytes(flex)
 	p.Acks = r.Int16()
 	p.TimeoutMs = r.Int32()
 	p.topics = r
@@ -108,8 +108,8 @@ func (w *topicWalk) next() bool {
 		w.topicsLeft--
 		if w.byID {
 			w.id = w.r.UUID()
-		} else if w.topic = w.r.StringBytes(w.flex); w.topic == nil {
-			w.r.Fail()
+		} else {
+			w.topic = w.r.StringBytes(w.flex)
 		}
 		w.parts = w.r.ArrayLen(w.flex, w.minPartition)
 		if w.parts < 0 {

@@ -106,10 +106,10 @@ func (it *ProduceResponseIter) Next() bool {
 	if v >= 8 {
 		for n := r.ArrayLen(it.flex, 5); n > 0 && r.Ok(); n-- {
 			r.Int32()
-			r.StringBytes(it.flex)
+			r.NullableStringBytes(it.flex)
 			it.endPartition()
 		}
-		it.Message = r.StringBytes(it.flex)
+		it.Message = r.NullableStringBytes(it.flex)
 	}
 	if it.flex {
 		for n := r.TagCount(); n > 0 && r.Ok(); n-- {
@@ -160,7 +160,7 @@ func (it *EndpointIter) Next() bool {
 	it.NodeID = it.r.Int32()
 	it.Host = it.r.StringBytes(true)
 	it.Port = it.r.Int32()
-	it.Rack = it.r.StringBytes(true)
+	it.Rack = it.r.NullableStringBytes(true)
 	it.r.SkipTags()
 	return it.r.Ok()
 }

@@ -197,8 +197,17 @@ func (r *Reader) length(flex, wide bool) int {
 	return n
 }
 
-// StringBytes reads a string in place; nil = null.
+// StringBytes reads a string in place; null is a fault.
 func (r *Reader) StringBytes(flex bool) []byte {
+	n := r.length(flex, false)
+	if n < 0 {
+		r.Fail()
+	}
+	return r.Span(n)
+}
+
+// NullableStringBytes reads a string in place; nil = null.
+func (r *Reader) NullableStringBytes(flex bool) []byte {
 	n := r.length(flex, false)
 	if n < 0 {
 		return nil

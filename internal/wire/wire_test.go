@@ -238,7 +238,7 @@ func TestReaderReadsWhatAppendWrote(t *testing.T) {
 		ok := rd.Int8() == int8(i) && rd.Bool() == (i&1 == 0) && rd.Int16() == int16(i) && rd.Uint16() == uint16(i) &&
 			rd.Int32() == int32(i) && rd.Uint32() == uint32(i) && rd.Int64() == i && rd.Float64() == float64(i) && rd.UUID() == id &&
 			rd.Uvarint() == uint32(i) && rd.Varint() == int32(i) && rd.Varlong() == i && rd.String(flex) == string(s) &&
-			rd.NullableString(flex) == nil && bytes.Equal(rd.StringBytes(flex), s) && bytes.Equal(rd.Bytes(flex), s) &&
+			rd.NullableString(flex) == nil && bytes.Equal(rd.NullableStringBytes(flex), s) && bytes.Equal(rd.Bytes(flex), s) &&
 			rd.Bytes(flex) == nil && rd.ArrayLen(flex, 1) == -1 && rd.TagCount() == 2
 		for _, key := range []uint32{3, 9} {
 			k, v := rd.Tag()
@@ -257,6 +257,8 @@ func TestReaderRefuses(t *testing.T) {
 		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02": func(r *Reader) { r.Varlong() },
 		"\xff\xfe\x00":                             func(r *Reader) { r.StringBytes(false) },
 		"\x00":                                     func(r *Reader) { r.String(true) },
+		"\x00\x01":                                 func(r *Reader) { r.StringBytes(true) },
+		"\xff\xff\x01":                             func(r *Reader) { r.StringBytes(false) },
 		"\x00\x00\x00\x02\x01\x02\x03":             func(r *Reader) { r.ArrayLen(false, 2) },
 		"\x41":                                     func(r *Reader) { r.SkipTags() },
 		"":                                         func(r *Reader) { r.Int8() },
