@@ -72,6 +72,12 @@ type geteventsArg struct {
 
 type timespec struct{ sec, nsec int64 }
 
+// waitArg is a wait with a deadline: events.ts is the address of ts.
+type waitArg struct {
+	events geteventsArg
+	ts     timespec
+}
+
 type probeOp struct {
 	op    uint8
 	_     uint8
@@ -120,10 +126,8 @@ var (
 )
 
 const (
-	opPollAdd = 6
 	opSendmsg = 9
 	opAccept  = 13
-	opCancel  = 14
 	opConnect = 16
 	opClose   = 19
 	opRead    = 22
@@ -138,27 +142,13 @@ const (
 	setupSubmitAll    = 1 << 7
 	setupSingleIssuer = 1 << 12
 	setupDeferTaskrun = 1 << 13
+	setupFlags        = setupClamp | setupSubmitAll | setupSingleIssuer | setupDeferTaskrun
 
-	enterGetevents = 1 << 0
-	enterExtArg    = 1 << 3
-
-	featSingleMmap = 1 << 0
-	featNoDrop     = 1 << 1
-	featExtArg     = 1 << 8
-
-	offSQRing = 0
-	offSQEs   = 0x10000000
-
-	registerProbe      = 8
-	registerPbufRing   = 22
-	cqeFBuffer         = 1 << 0
-	cqeBufferShift     = 16
-	cancelAll          = 1 << 0
-	cancelFD           = 1 << 1
-	sqCQOverflow       = 1 << 1
-	sqTaskrun          = 1 << 2
-	madvPopulateRead   = 22
-	minKernelOpsProbed = opRecv
+	registerProbe    = 8
+	registerPbufRing = 22
+	cqeFBuffer       = 1 << 0
+	cqeBufferShift   = 16
+	madvPopulateRead = 22
 )
 
 func at32(b []byte, off uint32) *atomic.Uint32 {

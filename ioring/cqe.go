@@ -1,8 +1,6 @@
 package ioring
 
 import (
-	"unsafe"
-
 	"golang.org/x/sys/unix"
 
 	"lockstep/internal/invariant"
@@ -10,9 +8,8 @@ import (
 
 // reap turns completions into events.
 func (r *Ring) reap(events []Event) []Event {
-	head := r.cqHead.Load()
-	for tail := r.cqTail.Load(); head != tail; head++ {
-		c := *(*cqe)(unsafe.Pointer(&r.rings[r.cqesAt+(head&r.cqMask)*16]))
+	var c cqe
+	for r.q.take(&c) {
 		if c.userData == wakeData {
 			r.wakeArmed = false
 			continue
@@ -21,7 +18,6 @@ func (r *Ring) reap(events []Event) []Event {
 			events = append(events, ev)
 		}
 	}
-	r.cqHead.Store(head)
 	return events
 }
 

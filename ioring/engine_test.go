@@ -38,14 +38,14 @@ type rig struct {
 
 // both runs a test on each engine, on a locked thread.
 func both(t *testing.T, f func(t *testing.T, r *rig)) {
-	for _, name := range []string{"io_uring", "portable"} {
+	for _, name := range []string{RingName, "portable"} {
 		t.Run(name, func(t *testing.T) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			pool := NewPool(OffHeap{}, 64<<20)
 			var eng Engine
 			var err error
-			if name == "io_uring" {
+			if name == RingName {
 				if perr := Probe(); perr != nil {
 					t.Skip(perr) // the machine does not allow it: the reason is the probe's
 				}
@@ -450,14 +450,14 @@ func TestPoolKeepsItsBudget(t *testing.T) {
 }
 
 func BenchmarkTurnEcho(b *testing.B) {
-	for _, name := range []string{"io_uring", "portable"} {
+	for _, name := range []string{RingName, "portable"} {
 		b.Run(name, func(b *testing.B) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			pool := NewPool(OffHeap{}, 64<<20)
 			var eng Engine
 			var err error
-			if name == "io_uring" {
+			if name == RingName {
 				eng, err = NewRing(pool)
 			} else {
 				eng, err = NewPortable(pool)

@@ -3,42 +3,38 @@ package ioring
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"lockstep/internal/invariant"
 )
 
 // Ring is the io_uring engine. See the package documentation for its rules.
 type Ring struct {
-	fd   int
+	q    queues
 	pool *Pool
 
-	rings, sqes       []byte
-	sqHead, sqTail    *atomic.Uint32
-	sqFlags           *atomic.Uint32
-	sqMask, sqSize    uint32
-	tail              uint32 // our tail; the kernel sees it at publish
-	cqHead, cqTail    *atomic.Uint32
-	cqMask            uint32
-	cqesAt            uint32
 	ops               []inflight
 	freeOps           []int32
 	sends             sendArea
 	bufRing           []byte
 	bufTail           uint32
-	arg               []byte // geteventsArg and timespec, off-heap
+	shared            *sharedPage
 	wake              waker
 	wakeArmed         bool
-	wakeWord          []byte
 	turnSends         int
 	turnBytes         int
 	failed            []Event // ops that failed before the kernel saw them
 	starved           []Op    // receives that found no provided buffer
 	rawTurns, allTurn uint64
+}
+
+// sharedPage is what the kernel reads and writes beside rings and buffers,
+// off-heap.
+type sharedPage struct {
+	wait     waitArg
+	reg      bufReg
+	wakeWord uint64
 }
 
 // inflight is an operation the kernel has. Its index and gen are user_data.
@@ -53,43 +49,24 @@ type inflight struct {
 // NewRing sets up a ring on the calling thread, which must be locked and must
 // be the one to use and close it.
 func NewRing(pool *Pool) (*Ring, error) {
-	p := params{flags: setupCQSize | setupClamp | setupSubmitAll | setupSingleIssuer | setupDeferTaskrun, cqEntries: cqEntries}
-	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, sqEntries, uintptr(unsafe.Pointer(&p)), 0)
-	if errno != 0 {
-		return nil, fmt.Errorf("io_uring_setup: %w", errno)
+	r := &Ring{pool: pool}
+	if err := r.q.open(); err != nil {
+		return nil, err
 	}
-	r := &Ring{fd: int(fd), pool: pool}
-	if err := r.init(&p); err != nil {
+	if err := r.init(); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-func (r *Ring) init(p *params) error {
-	if p.features&(featSingleMmap|featNoDrop|featExtArg) != featSingleMmap|featNoDrop|featExtArg {
-		return fmt.Errorf("io_uring: the kernel lacks SINGLE_MMAP, NODROP or EXT_ARG (features %#x)", p.features)
-	}
-	size := max(p.sqOff.array+p.sqEntries*4, p.cqOff.cqes+p.cqEntries*uint32(unsafe.Sizeof(cqe{})))
-	var err error
-	if r.rings, err = unix.Mmap(r.fd, offSQRing, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE); err != nil {
-		return fmt.Errorf("io_uring: map the rings: %w", err)
-	}
-	if r.sqes, err = unix.Mmap(r.fd, offSQEs, int(p.sqEntries*64), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE); err != nil {
-		return fmt.Errorf("io_uring: map the submission entries: %w", err)
-	}
-	r.sqHead, r.sqTail = at32(r.rings, p.sqOff.head), at32(r.rings, p.sqOff.tail)
-	r.sqFlags = at32(r.rings, p.sqOff.flags)
-	r.sqSize, r.sqMask = p.sqEntries, p.sqEntries-1
-	r.cqHead, r.cqTail = at32(r.rings, p.cqOff.head), at32(r.rings, p.cqOff.tail)
-	r.cqMask, r.cqesAt = p.cqEntries-1, p.cqOff.cqes
-	for i := range p.sqEntries { // entry i is always slot i: the index array is filled once
-		at32(r.rings, p.sqOff.array+4*i).Store(i)
-	}
-	r.tail = r.sqTail.Load()
-	if r.arg, err = (OffHeap{}).Map(unix.Getpagesize()); err != nil {
+func (r *Ring) init() error {
+	m, err := (OffHeap{}).Map(unix.Getpagesize())
+	if err != nil {
 		return err
 	}
-	r.wakeWord = r.arg[128:136]
+	r.shared = (*sharedPage)(unsafe.Pointer(unsafe.SliceData(m)))
+	w := &r.shared.wait
+	w.events.ts = uint64(uintptr(unsafe.Pointer(&w.ts)))
 	if err = r.sends.grow(); err != nil {
 		return err
 	}
@@ -108,9 +85,9 @@ func (r *Ring) registerBuffers() error {
 	if _, err = r.pool.provide(); err != nil {
 		return err
 	}
-	reg := (*bufReg)(unsafe.Pointer(&r.arg[256]))
+	reg := &r.shared.reg
 	*reg = bufReg{ringAddr: addrOf(r.bufRing), ringEntries: providedCount, bgid: providedGroup}
-	if _, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), registerPbufRing, uintptr(unsafe.Pointer(reg)), 1, 0, 0); errno != 0 {
+	if _, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.q.fd), registerPbufRing, uintptr(unsafe.Pointer(reg)), 1, 0, 0); errno != 0 {
 		return fmt.Errorf("io_uring: register a buffer ring: %w", errno)
 	}
 	for i := range int32(providedCount) {
@@ -146,8 +123,8 @@ func (r *Ring) recycle() {
 	r.starved = r.starved[:0]
 }
 
-// Name is "io_uring".
-func (r *Ring) Name() string { return "io_uring" }
+// Name is RingName.
+func (r *Ring) Name() string { return RingName }
 
 // Wake ends the owner's wait.
 func (r *Ring) Wake() { r.wake.wake() }
@@ -181,30 +158,19 @@ func (r *Ring) Turn(events []Event, wait time.Duration) ([]Event, error) {
 }
 
 // enter submits everything queued and, with min > 0, waits for a completion.
-func (r *Ring) enter(raw bool, min uintptr, wait time.Duration) error {
-	r.sqTail.Store(r.tail)
-	flags, argp, argsz := uintptr(enterGetevents), uintptr(0), uintptr(0)
+func (r *Ring) enter(raw bool, min uint32, wait time.Duration) error {
+	var w *waitArg
 	if wait == 0 {
 		min = 0
 	}
 	if min > 0 && wait > 0 {
-		ts := (*timespec)(unsafe.Pointer(&r.arg[64]))
-		*ts = timespec{int64(wait / time.Second), int64(wait % time.Second)}
-		a := (*geteventsArg)(unsafe.Pointer(&r.arg[0]))
-		*a = geteventsArg{ts: uint64(uintptr(unsafe.Pointer(ts)))}
-		flags, argp, argsz = flags|enterExtArg, uintptr(unsafe.Pointer(a)), unsafe.Sizeof(*a)
+		w = &r.shared.wait
+		w.ts = timespec{int64(wait / time.Second), int64(wait % time.Second)}
 	}
 	for {
-		submit := uintptr(r.tail - r.sqHead.Load())
-		var errno unix.Errno
-		if raw {
-			_, _, errno = unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), submit, min, flags, argp, argsz)
-		} else {
-			_, _, errno = unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), submit, min, flags, argp, argsz)
-		}
-		switch errno {
+		switch errno := r.q.enter(raw, min, w); errno {
 		case 0:
-			if r.tail == r.sqHead.Load() || r.cqReady() > 0 {
+			if r.q.unsubmitted() == 0 || r.q.completed() {
 				return nil
 			}
 		case unix.ETIME:
@@ -224,35 +190,22 @@ func (r *Ring) enter(raw bool, min uintptr, wait time.Duration) error {
 	}
 }
 
-func (r *Ring) cqReady() uint32 { return r.cqTail.Load() - r.cqHead.Load() }
-
 // armWake keeps one read on the eventfd in the ring.
 func (r *Ring) armWake() {
 	if r.wakeArmed {
 		return
 	}
 	e := r.sqe()
-	e.opcode, e.fd, e.addr, e.len, e.userData = opRead, int32(r.wake.fd), addrOf(r.wakeWord), 8, wakeData
+	e.opcode, e.fd, e.addr, e.len, e.userData = opRead, int32(r.wake.fd), uint64(uintptr(unsafe.Pointer(&r.shared.wakeWord))), 8, wakeData
 	r.wakeArmed = true
 }
 
 // Close unmaps and closes the ring; the kernel cancels what is in flight.
 func (r *Ring) Close() error {
-	errs := []error{unix.Close(r.fd)}
-	for _, m := range [][]byte{r.rings, r.sqes} {
-		if m != nil {
-			errs = append(errs, unix.Munmap(m))
-		}
-	}
-	// bufRing, arg and the send area stay mapped: the kernel tears the ring
+	// bufRing, shared and the send area stay mapped: the kernel tears the ring
 	// down asynchronously and may still read them.
-	errs = append(errs, r.wake.close())
-	return errors.Join(errs...)
+	return errors.Join(r.q.close(), r.wake.close())
 }
 
 // Stats tells how many turns were entered raw, of all.
 func (r *Ring) Stats() (raw, all uint64) { return r.rawTurns, r.allTurn }
-
-func (r *Ring) checkRoom() {
-	invariant.Check(r.tail-r.sqHead.Load() < r.sqSize, "SubmissionQueueHasRoom")
-}

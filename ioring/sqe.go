@@ -15,15 +15,15 @@ const wakeData = ^uint64(0)
 // first: the kernel consumes all of it (SUBMIT_ALL) or says EAGAIN, in which
 // case it is tried until there is room.
 func (r *Ring) sqe() *sqe {
-	for r.tail-r.sqHead.Load() >= r.sqSize {
+	e := r.q.next()
+	for e == nil {
 		if err := r.enter(false, 0, 0); err != nil {
 			break
 		}
+		e = r.q.next()
 	}
-	r.checkRoom()
-	e := (*sqe)(unsafe.Pointer(&r.sqes[(r.tail&r.sqMask)*64]))
+	invariant.Check(e != nil, "SubmissionQueueHasRoom")
 	*e = sqe{}
-	r.tail++
 	return e
 }
 
