@@ -71,7 +71,8 @@ type fakePart struct {
 	undrained   bool
 	epochBehind bool
 	outOfReach  bool
-	leads       int32 // leader epoch the data plane has reached; 0 = the View's
+	reported    time.Time // of the last counted report of every registered mirror
+	leads       int32     // leader epoch the data plane has reached; 0 = the View's
 }
 
 type marker struct {
@@ -125,6 +126,13 @@ func (d *fakeData) Status(id [16]byte, i int32) (status.Partition, bool) {
 		s.Mirror = &status.Mirror{Name: t.Mirror.Mirror, InStep: x.inStep, FailingSinceMS: x.failing, EpochBehind: x.epochBehind, OutOfReach: x.outOfReach,
 			MaxSourceEpoch: -1,
 			Drained:        !x.undrained && p.State != mirror.Mirroring && p.State != mirror.LogTruncation}
+	}
+	for _, r := range t.Registrations {
+		age := int64(-1)
+		if !x.reported.IsZero() {
+			age = time.Since(x.reported).Milliseconds()
+		}
+		s.Mirrors = append(s.Mirrors, status.Report{Name: r.Mirror, AgeMS: age})
 	}
 	if x.leads != 0 {
 		s.LeaderEpoch = x.leads
@@ -323,6 +331,7 @@ type bed struct {
 	published atomic.Pointer[func(*meta.View)]
 	lives     byte
 
+	autoRelease                     time.Duration
 	coordinator, promotion, release *host.Slot
 	policies                        map[sdk.Kind]sdk.Plugin
 }
@@ -383,7 +392,7 @@ func (b *bed) runMirrors() {
 	}
 	b.coordinator, b.promotion, b.release = of(sdk.Coordinator, coordinator.Policy{}), of(sdk.Promotion, promotion.Policy{}), of(sdk.Release, release.Policy{})
 	b.mirrors = NewMirrors(MirrorOptions{NodeID: 1, Node: b.node, Data: b.data, Log: b.logs.logger(), Now: time.Now, DemoteTimeout: demoteTime,
-		RegisterBarrier: 10 * time.Second, Coordinator: b.coordinator, Promotion: b.promotion, Release: b.release,
+		RegisterBarrier: 10 * time.Second, AutoRelease: b.autoRelease, Coordinator: b.coordinator, Promotion: b.promotion, Release: b.release,
 		Dial: func(map[string]string) (Source, error) {
 			b.src.mu.Lock()
 			defer b.src.mu.Unlock()

@@ -17,8 +17,9 @@ const (
 	registerRetry     = 200 * time.Millisecond // between resends of a Register whose outcome is unknown
 	registerResends   = 25
 	unregisterRetry   = time.Second
-	epochHeadroom     = 10 // a leader epoch is raised this far above the source's
-	epochMargin       = 3  // and before the source's comes nearer than this
+	silenceEvery      = time.Second // between two looks at silent registrations
+	epochHeadroom     = 10          // a leader epoch is raised this far above the source's
+	epochMargin       = 3           // and before the source's comes nearer than this
 	appendTimeout     = 30 * time.Second
 )
 

@@ -51,6 +51,7 @@ type MirrorOptions struct {
 	Now             func() time.Time
 	DemoteTimeout   time.Duration                                   // mirror.sync.topic.demote.timeout.ms
 	RegisterBarrier time.Duration                                   // lockstep.mirror.register.barrier.ms
+	AutoRelease     time.Duration                                   // lockstep.mirror.auto.release.ms; 0 = only operators release
 	Refresh         time.Duration                                   // mirror.metadata.refresh.interval.ms
 	Dial            func(configs map[string]string) (Source, error) // nil = remote.Dial
 	Coordinator     *host.Slot
@@ -72,6 +73,7 @@ type Mirrors struct {
 	retries  map[partitionKey]time.Time
 	notes    map[[16]byte]string // what describe says of a promotion
 	rejected map[string]int64    // SyncRegistrationRejected by reason
+	silence  silence             // Run's alone
 	running  sync.WaitGroup
 }
 
@@ -114,7 +116,7 @@ func NewMirrors(o MirrorOptions) *Mirrors {
 	}
 	return &Mirrors{o: o, kick: make(chan struct{}, 1), sources: map[string]*source{}, busy: map[busyKey]bool{},
 		stops: map[[16]byte]*stop{}, tries: map[[16]byte]tryAt{}, retries: map[partitionKey]time.Time{},
-		notes: map[[16]byte]string{}, rejected: map[string]int64{}}
+		notes: map[[16]byte]string{}, rejected: map[string]int64{}, silence: silence{since: map[registrationKey]time.Time{}}}
 }
 
 // Kick makes the next look come at once.
@@ -138,8 +140,10 @@ func (m *Mirrors) Run(ctx context.Context) {
 				fenced = m.raiseFences(ctx, !fenced)
 			}
 			m.look(ctx)
+			m.lookSilence(ctx, m.o.Node.View())
 		} else {
 			fenced = false
+			clear(m.silence.since) // what a later term has not seen is not silence
 		}
 		select {
 		case <-t.C:

@@ -290,7 +290,7 @@ func TestEarlyRetryIsRefused(t *testing.T) {
 // plainTopic creates the topic as a source has it.
 func (b *bed) plainTopic() {
 	b.t.Helper()
-	b.must(&msg.CreateTopicsCommand{Topics: []msg.CreateTopicsCommandNewTopic{{Name: topicName, TopicId: topicID, NumPartitions: 1, ReplicationFactor: 1}}})
+	b.must(&msg.CreateTopicsCommand{Topics: []msg.CreateTopicsCommandNewTopic{{Name: topicName, TopicId: topicID, NumPartitions: b.partitions(), ReplicationFactor: 1}}})
 }
 
 // fenced tells whether the controller has begun its term.

@@ -368,7 +368,7 @@ func (m *Mirrors) Unregister(ctx context.Context, name, clusterID string, topics
 // Release ends registrations by an operator of this cluster, the source. It
 // waits for no plugin. topics empty: all of that mirror.
 func (m *Mirrors) Release(ctx context.Context, name string, topics []SyncTopic) []SyncOutcome {
-	cmd := &msg.ReleaseSyncCommand{Mirror: name}
+	cmd := &msg.ReleaseSyncCommand{Mirror: name, Fence: noFence, RegistrationEpoch: mirror.AnyEpoch}
 	for _, t := range topics {
 		cmd.TopicIds = append(cmd.TopicIds, t.ID)
 	}

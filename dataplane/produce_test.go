@@ -140,7 +140,7 @@ func TestReportAnswersProducers(t *testing.T) {
 	// Release frees whoever waits.
 	r.produce(x, 14, -1, 5000, "t", part{0, records(1, 10)})
 	r.none(x, "gated again")
-	r.facts.apply(t, &msg.ReleaseSyncCommand{Mirror: "m"})
+	r.facts.apply(t, &msg.ReleaseSyncCommand{Mirror: "m", Fence: -1, RegistrationEpoch: -1})
 	r.publish()
 	want(t, "released", r.produced(x, 14)[0].base, 3)
 }

@@ -361,6 +361,7 @@ func (b *broker) serve(ctx context.Context) {
 	b.mirrors = control.NewMirrors(control.MirrorOptions{NodeID: b.cfg.NodeID, Node: b.node, Data: b.engine, Log: b.log, Now: time.Now,
 		DemoteTimeout:   time.Duration(b.cfg.MirrorDemoteTimeoutMs) * time.Millisecond,
 		RegisterBarrier: time.Duration(b.cfg.MirrorRegisterBarrierMs) * time.Millisecond,
+		AutoRelease:     time.Duration(b.cfg.MirrorAutoReleaseMs) * time.Millisecond,
 		Refresh:         time.Duration(b.cfg.MirrorRefreshMs) * time.Millisecond,
 		Coordinator:     b.plugins.of[sdk.Coordinator].Slot(), Promotion: b.plugins.of[sdk.Promotion].Slot(), Release: b.plugins.of[sdk.Release].Slot()})
 	b.api = api.New(api.Deps{NodeID: b.cfg.NodeID, Config: &b.cfg, Control: quorum{b.node}, Data: brokerData{b.engine, b}, Mirrors: mirrorVerbs{b.mirrors},

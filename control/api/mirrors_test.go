@@ -186,7 +186,7 @@ func TestASourceListsItsRegistrations(t *testing.T) {
 	b.apply(&msg.RegisterSyncCommand{Mirror: "x", ClusterId: "dest", Topics: []msg.RegisterSyncCommandTopic{{TopicId: [16]byte{1}}, {TopicId: [16]byte{3}}}})
 	b.apply(&msg.RegisterSyncCommand{Mirror: "y", Topics: []msg.RegisterSyncCommandTopic{{TopicId: [16]byte{1}}}})
 	first := int64(b.control.view.Index()) - 1
-	b.apply(&msg.ReleaseSyncCommand{Mirror: "y"})
+	b.apply(&msg.ReleaseSyncCommand{Mirror: "y", Fence: -1, RegistrationEpoch: -1})
 	b.data.statuses = []status.Partition{{TopicID: [16]byte{1}, Partition: 1, Mirrors: []status.Report{{Name: "x", Unfenced: true}, {Name: "y"}}}}
 	want := []msg.DescribeClusterMirrorsResponseRegistration{
 		{TopicName: "a", TopicId: [16]byte{1}, MirrorName: "x", DestinationClusterId: "dest", RegistrationEpoch: first, ReleaseNumber: -1, Unfenced: true},

@@ -111,6 +111,7 @@ type Config struct {
 	MirrorLoadBufferBytes    int32
 	MirrorDemoteTimeoutMs    int64
 	MirrorRegisterBarrierMs  int64 // 0 = the KIP's behaviour
+	MirrorAutoReleaseMs      int64 // 0 = only an operator releases
 
 	// Ours alone.
 	IOEngine      string // auto, io_uring or portable
@@ -278,4 +279,5 @@ func bindMirrors(b *binder, c *Config) {
 	num(b, "mirror.coordinator.load.buffer.size", &c.MirrorLoadBufferBytes, 5<<20, 1, maxInt32)
 	num(b, "mirror.sync.topic.demote.timeout.ms", &c.MirrorDemoteTimeoutMs, 30_000, 1, maxInt64)
 	num(b, "lockstep.mirror.register.barrier.ms", &c.MirrorRegisterBarrierMs, 10_000, 0, maxInt64)
+	num(b, "lockstep.mirror.auto.release.ms", &c.MirrorAutoReleaseMs, 0, 0, maxInt64)
 }

@@ -163,7 +163,7 @@ func (x *tx) startMirroring(t *Topic, m *Mirror, desired mirror.Type) {
 	t.Registrations = slices.Clone(t.Registrations)
 	for i, r := range t.Registrations {
 		if r.Gates() {
-			t.Registrations[i] = mirror.Release(r, true, x.index).Entry
+			t.Registrations[i] = mirror.Release(r, true, mirror.AnyEpoch, x.index).Entry
 		}
 	}
 }

@@ -151,16 +151,19 @@ func (x *tx) unregisterSync(c *msg.UnregisterSyncCommand) {
 }
 
 func (x *tx) releaseSync(c *msg.ReleaseSyncCommand) {
+	if !x.fenceHolds(FenceRelease, c.Fence) {
+		return
+	}
 	release := func(t *Topic) bool {
 		at, old, exists := t.entry(c.Mirror)
-		d := mirror.Release(old, exists, x.index)
+		d := mirror.Release(old, exists, c.RegistrationEpoch, x.index)
 		x.record(t, at, exists, d)
-		if d.Exists {
+		if d.Changed {
 			item := topicItem(t, -1)
 			item.Number = d.Entry.ReleaseNumber
 			x.answer(item, nil)
 		}
-		return d.Exists
+		return d.Changed
 	}
 	if len(c.TopicIds) == 0 {
 		for t := range x.v.Topics() {

@@ -110,8 +110,12 @@ func FuzzLedger(f *testing.F) {
 					t.Fatalf("epoch %d of %q removed %+v", number, cluster, old)
 				}
 			case 2:
-				if d = Release(old, exists, index); exists && (!d.Entry.Released || d.Entry.ReleaseNumber != index || d.Entry.Gates()) {
+				d = Release(old, exists, number, index)
+				if d.Changed && (!d.Entry.Released || d.Entry.ReleaseNumber != index || d.Entry.Gates()) {
 					t.Fatalf("released as %+v", d.Entry)
+				}
+				if want := exists && (number == AnyEpoch || !old.Released && number == old.Epoch); d.Changed != want {
+					t.Fatalf("a release of epoch %d changed %+v: %v", number, old, d.Changed)
 				}
 			}
 			if !d.Changed && (d.Exists != exists || d.Entry != old && exists) {

@@ -11,6 +11,8 @@ type Evidence struct {
 	DemoteTimeoutMS int64
 	Rejected        bool // the source has answered a Register with a release
 	OperatorAsked   bool
+	SilentMS        int64 // for how long no report of a registration has counted
+	AutoReleaseMS   int64 // an operator's standing word: silent for so long, a policy may release; 0 = never
 	BackOffOver     bool
 	MirroredHere    bool // the topic has a mirror in this cluster
 }
@@ -43,8 +45,13 @@ func AllowDemote(e Evidence) string {
 
 // AllowRelease returns why a registration must not be released, "" if it may.
 func AllowRelease(e Evidence) string {
-	if !e.OperatorAsked {
+	switch {
+	case e.OperatorAsked:
+		return ""
+	case e.AutoReleaseMS <= 0:
 		return "no operator asked for a release"
+	case e.SilentMS < e.AutoReleaseMS:
+		return "silent for less than the operator's time"
 	}
 	return ""
 }

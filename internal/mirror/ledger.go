@@ -22,7 +22,7 @@ const (
 	NeedsRecovery                    // released: MIRROR_SYNC_RELEASED_REQUIRES_FRESH_PROMOTION
 	OtherCluster                     // bound to another cluster id: INVALID_SYNC_REGISTRATION
 	NothingThere                     // no such registration: success without a change
-	NotThatEpoch                     // a stale Unregister: success without a change
+	NotThatEpoch                     // a stale Unregister, or a policy's late release: no change
 	MarkerKept                       // a destination's Unregister of a released entry: likewise
 	SourceMirrored                   // sync out of a mirrored topic
 	FeatureOff                       // mirror.sync.version 0: MIRROR_SYNC_VERSION_MISMATCH
@@ -100,7 +100,8 @@ func Register(old Registration, exists bool, req RegisterRequest, f LedgerFacts)
 	return d
 }
 
-// AnyEpoch is the epoch of an Unregister from a peer that names none.
+// AnyEpoch is the epoch of an Unregister from a peer that names none, and of an
+// operator's release.
 const AnyEpoch int64 = -1
 
 // Unregister decides a destination's Unregister. It removes the registration
@@ -123,11 +124,16 @@ func Unregister(old Registration, exists bool, clusterID string, epoch int64) De
 	return kept
 }
 
-// Release decides an operator's release at its commit index. A second release
-// renumbers the marker: it also refuses the recovery that answers the first.
-func Release(old Registration, exists bool, index int64) Decision {
-	if !exists {
+// Release decides a release at its commit index: of whatever registration
+// stands (AnyEpoch, an operator's), or of the one whose silence a policy has
+// judged. A second release renumbers the marker: it also refuses the recovery
+// that answers the first.
+func Release(old Registration, exists bool, epoch, index int64) Decision {
+	switch {
+	case !exists:
 		return Decision{Code: NothingThere}
+	case epoch != AnyEpoch && (old.Released || old.Epoch != epoch):
+		return Decision{Code: NotThatEpoch, Exists: true, Entry: old}
 	}
 	old.Released, old.ReleaseNumber = true, index
 	return Decision{Code: Admitted, Changed: true, Exists: true, Entry: old}

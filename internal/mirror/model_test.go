@@ -193,7 +193,7 @@ func (r pairRules) moves(s pairState, emit func(pairState, string)) {
 		t := s
 		t.releases--
 		t.index++
-		d := Release(t.entry, true, int64(t.index))
+		d := Release(t.entry, true, AnyEpoch, int64(t.index))
 		t.entry, t.lastRelease = d.Entry, t.index
 		emit(t, "operator releases")
 	}

@@ -202,7 +202,7 @@ func TestLedgerTable(t *testing.T) {
 		put("Register, policy holds", Register(e.r, e.exists, RegisterRequest{"m", "c1", true, 9}, LedgerFacts{Index: 20, SyncOn: true, Held: true}))
 		put("Register, topic is mirrored", Register(e.r, e.exists, RegisterRequest{"m", "c1", true, 9}, LedgerFacts{Index: 20, SyncOn: true, Mirrored: true}))
 		put("Register, feature off", Register(e.r, e.exists, RegisterRequest{"m", "c1", true, 9}, LedgerFacts{Index: 20}))
-		put("Release", Release(e.r, e.exists, 20))
+		put("Release", Release(e.r, e.exists, AnyEpoch, 20))
 	}
 	golden(t, "ledger", b.Bytes())
 }

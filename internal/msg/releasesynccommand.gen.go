@@ -13,6 +13,10 @@ type ReleaseSyncCommand struct {
 	Mirror string // v0+
 	// Topics; empty = all of the mirror.
 	TopicIds [][16]byte // v0+
+	// Fencing number of the release policy, -1 = an operator.
+	Fence int64 // v0+, tag 0
+	// The registration to release, -1 = whichever stands.
+	RegistrationEpoch int64 // v0+, tag 1
 
 	// UnknownTags are tagged fields not named above.
 	UnknownTags wire.Tags
@@ -21,6 +25,8 @@ type ReleaseSyncCommand struct {
 // Default sets every field to the default of the schema.
 func (s *ReleaseSyncCommand) Default() {
 	*s = ReleaseSyncCommand{Version: s.Version}
+	s.Fence = -1
+	s.RegistrationEpoch = -1
 }
 
 func (s *ReleaseSyncCommand) append(b []byte, v int16) []byte {
@@ -35,7 +41,27 @@ func (s *ReleaseSyncCommand) append(b []byte, v int16) []byte {
 	}
 	if true {
 		n := len(s.UnknownTags)
+		t0 := s.Fence != -1
+		if t0 {
+			n++
+		}
+		t1 := s.RegistrationEpoch != -1
+		if t1 {
+			n++
+		}
 		b = wire.AppendUvarint(b, uint32(n))
+		if t0 {
+			b = wire.BeginTag(b, 0)
+			start := len(b)
+			b = wire.AppendInt64(b, s.Fence)
+			b = wire.EndTag(b, start)
+		}
+		if t1 {
+			b = wire.BeginTag(b, 1)
+			start := len(b)
+			b = wire.AppendInt64(b, s.RegistrationEpoch)
+			b = wire.EndTag(b, start)
+		}
 		b = s.UnknownTags.AppendEach(b)
 	}
 	return b
@@ -60,7 +86,24 @@ func (s *ReleaseSyncCommand) read(r *wire.Reader, v int16) {
 	if true {
 		for n := r.TagCount(); n > 0 && r.Ok(); n-- {
 			tag, val := r.Tag()
-			s.UnknownTags = append(s.UnknownTags, wire.Tag{Key: tag, Value: val})
+			whole := r
+			in := wire.NewReader(val)
+			switch {
+			case tag == 0:
+				r := &in
+				s.Fence = r.Int64()
+				if r.Complete() != nil {
+					whole.Fail()
+				}
+			case tag == 1:
+				r := &in
+				s.RegistrationEpoch = r.Int64()
+				if r.Complete() != nil {
+					whole.Fail()
+				}
+			default:
+				s.UnknownTags = append(s.UnknownTags, wire.Tag{Key: tag, Value: val})
+			}
 		}
 	}
 }

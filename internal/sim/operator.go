@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"lockstep/internal/mirror"
 	"lockstep/internal/msg"
 	"lockstep/segment"
 )
@@ -78,15 +79,15 @@ func (w *World) operate() {
 	case x < 8:
 		w.src.apply(&msg.UnregisterSyncCommand{Mirror: m.name, ClusterId: m.cluster, Topics: []msg.UnregisterSyncCommandTopic{{TopicId: p.id, Epoch: -1}}})
 	default:
-		w.src.apply(&msg.ReleaseSyncCommand{Mirror: m.name, TopicIds: [][16]byte{p.id}})
+		w.src.apply(&msg.ReleaseSyncCommand{Fence: -1, RegistrationEpoch: mirror.AnyEpoch, Mirror: m.name, TopicIds: [][16]byte{p.id}})
 	}
 }
 
 func (w *World) releaseAll() {
 	for _, m := range w.mirrors {
-		w.src.apply(&msg.ReleaseSyncCommand{Mirror: m.name})
+		w.src.apply(&msg.ReleaseSyncCommand{Fence: -1, RegistrationEpoch: mirror.AnyEpoch, Mirror: m.name})
 	}
-	w.src.apply(&msg.ReleaseSyncCommand{Mirror: pairName})
+	w.src.apply(&msg.ReleaseSyncCommand{Fence: -1, RegistrationEpoch: mirror.AnyEpoch, Mirror: pairName})
 }
 
 var errFault = errors.New("input/output error")

@@ -142,7 +142,7 @@ func (c *pair) promote(p *part) bool {
 			return step(mirror.AllFailing, 0)
 		}
 		if w.rnd.IntN(400) == 0 {
-			w.src.apply(&msg.ReleaseSyncCommand{Mirror: pairName, TopicIds: [][16]byte{p.id}})
+			w.src.apply(&msg.ReleaseSyncCommand{Fence: -1, RegistrationEpoch: mirror.AnyEpoch, Mirror: pairName, TopicIds: [][16]byte{p.id}})
 			return true
 		}
 	}

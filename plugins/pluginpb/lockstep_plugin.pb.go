@@ -208,7 +208,8 @@ type Facts struct {
 	NextTryMs       int64                  `protobuf:"varint,16,opt,name=next_try_ms,json=nextTryMs,proto3" json:"next_try_ms,omitempty"`
 	Released        bool                   `protobuf:"varint,17,opt,name=released,proto3" json:"released,omitempty"`
 	Recovery        bool                   `protobuf:"varint,18,opt,name=recovery,proto3" json:"recovery,omitempty"`
-	ByRelease       bool                   `protobuf:"varint,19,opt,name=by_release,json=byRelease,proto3" json:"by_release,omitempty"`
+	SilentMs        int64                  `protobuf:"varint,20,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`
+	AutoReleaseMs   int64                  `protobuf:"varint,21,opt,name=auto_release_ms,json=autoReleaseMs,proto3" json:"auto_release_ms,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -369,11 +370,18 @@ func (x *Facts) GetRecovery() bool {
 	return false
 }
 
-func (x *Facts) GetByRelease() bool {
+func (x *Facts) GetSilentMs() int64 {
 	if x != nil {
-		return x.ByRelease
+		return x.SilentMs
 	}
-	return false
+	return 0
+}
+
+func (x *Facts) GetAutoReleaseMs() int64 {
+	if x != nil {
+		return x.AutoReleaseMs
+	}
+	return 0
 }
 
 type Event struct {
@@ -586,7 +594,7 @@ const file_lockstep_plugin_proto_rawDesc = "" +
 	"\x06mirror\x18\x01 \x01(\tR\x06mirror\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x19\n" +
 	"\btopic_id\x18\x03 \x01(\fR\atopicId\x12\x1c\n" +
-	"\tpartition\x18\x04 \x01(\x05R\tpartition\"\xbd\x04\n" +
+	"\tpartition\x18\x04 \x01(\x05R\tpartition\"\xe9\x04\n" +
 	"\x05Facts\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\x05R\x05state\x12\x18\n" +
 	"\adesired\x18\x02 \x01(\x05R\adesired\x12!\n" +
@@ -610,9 +618,9 @@ const file_lockstep_plugin_proto_rawDesc = "" +
 	"\battempts\x18\x0f \x01(\x05R\battempts\x12\x1e\n" +
 	"\vnext_try_ms\x18\x10 \x01(\x03R\tnextTryMs\x12\x1a\n" +
 	"\breleased\x18\x11 \x01(\bR\breleased\x12\x1a\n" +
-	"\brecovery\x18\x12 \x01(\bR\brecovery\x12\x1d\n" +
-	"\n" +
-	"by_release\x18\x13 \x01(\bR\tbyRelease\"\xa6\x01\n" +
+	"\brecovery\x18\x12 \x01(\bR\brecovery\x12\x1b\n" +
+	"\tsilent_ms\x18\x14 \x01(\x03R\bsilentMs\x12&\n" +
+	"\x0fauto_release_ms\x18\x15 \x01(\x03R\rautoReleaseMsJ\x04\b\x13\x10\x14\"\xa6\x01\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x15\n" +
 	"\x06now_ms\x18\x02 \x01(\x03R\x05nowMs\x12\x12\n" +

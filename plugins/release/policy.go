@@ -10,9 +10,10 @@ func (Policy) Describe() sdk.Description {
 	return sdk.Description{Kind: sdk.Release, Name: "default", Version: "1"}
 }
 
-// Handle admits everything to the ledger.
+// Handle admits everything to the ledger, and releases nothing: that is an
+// operator's.
 func (Policy) Handle(e sdk.Event) (sdk.Decision, error) {
-	if e.Type != sdk.RegisterAsked && e.Type != sdk.ReleaseAsked {
+	if e.Type != sdk.RegisterAsked {
 		return sdk.Decision{}, nil
 	}
 	return sdk.Decision{Wishes: []sdk.Wish{{Do: sdk.Admit, Subject: e.Subject, Reason: "no hold"}}}, nil

@@ -25,7 +25,7 @@ func factsTo(f *Facts) *pluginpb.Facts {
 		RetryAttempt: f.RetryAttempt, RetryDueMs: f.RetryDueMS, LeaderKnown: f.LeaderKnown,
 		Phase: uint32(f.Phase), Partitions: f.Partitions, InStep: f.InStep, Failing: f.Failing, FailingMs: f.FailingMS,
 		DemoteTimeoutMs: f.DemoteTimeoutMS, Attempts: f.Attempts, NextTryMs: f.NextTryMS,
-		Released: f.Released, Recovery: f.Recovery, ByRelease: f.ByRelease}
+		Released: f.Released, Recovery: f.Recovery, SilentMs: f.SilentMS, AutoReleaseMs: f.AutoReleaseMS}
 }
 
 func factsFrom(m *pluginpb.Facts) (Facts, error) {
@@ -33,7 +33,7 @@ func factsFrom(m *pluginpb.Facts) (Facts, error) {
 		RetryAttempt: m.GetRetryAttempt(), RetryDueMS: m.GetRetryDueMs(), LeaderKnown: m.GetLeaderKnown(),
 		Phase: uint8(m.GetPhase()), Partitions: m.GetPartitions(), InStep: m.GetInStep(), Failing: m.GetFailing(), FailingMS: m.GetFailingMs(),
 		DemoteTimeoutMS: m.GetDemoteTimeoutMs(), Attempts: m.GetAttempts(), NextTryMS: m.GetNextTryMs(),
-		Released: m.GetReleased(), Recovery: m.GetRecovery(), ByRelease: m.GetByRelease()}
+		Released: m.GetReleased(), Recovery: m.GetRecovery(), SilentMS: m.GetSilentMs(), AutoReleaseMS: m.GetAutoReleaseMs()}
 	if int32(f.State) != m.GetState() || int32(f.Desired) != m.GetDesired() || uint32(f.Phase) != m.GetPhase() {
 		return f, fmt.Errorf("state %d, desired %d or phase %d is out of range", m.GetState(), m.GetDesired(), m.GetPhase())
 	}

@@ -49,9 +49,10 @@ type Facts struct {
 	NextTryMS       int64 // Unix ms: the back-off is over then
 
 	// Release events.
-	Released  bool // the marker stands
-	Recovery  bool // the Register is a recovery
-	ByRelease bool // an operator asks for a release
+	Released      bool  // the marker stands
+	Recovery      bool  // the Register is a recovery
+	SilentMS      int64 // for how long no partition has had a report that counts
+	AutoReleaseMS int64 // lockstep.mirror.auto.release.ms: silent for so long, a policy may release
 }
 
 // Event is one thing that happened. Seq rises by one per event of a kind.
@@ -71,7 +72,7 @@ const (
 	PartitionLook EventType = "partition" // coordinator: a partition's facts, on a change and every tick
 	PromotionLook EventType = "promotion" // promotion: a topic's facts
 	RegisterAsked EventType = "register"  // release: a destination wants to register
-	ReleaseAsked  EventType = "release"   // release: an operator wants to release
+	SilentLook    EventType = "silent"    // release: a registered mirror has been silent for AutoReleaseMS
 )
 
 // Wish is a change the plugin wants. The broker may refuse it.
@@ -92,6 +93,7 @@ const (
 	Demote        Action = "demote"   // promotion: end SYNC, keep the wish for it
 	Admit         Action = "admit"    // release: let the request through to the ledger
 	Hold          Action = "hold"     // release: keep the marker, refuse the Register
+	ReleaseSync   Action = "release"  // release: stop waiting for the silent mirror; what it has not got may be lost
 )
 
 // Decision is a plugin's answer to one event.

@@ -148,9 +148,9 @@ func (s *suite) handle(e sdk.Event) (d sdk.Decision, err error) {
 }
 
 var kinds = map[sdk.Action]sdk.Kind{sdk.StepPartition: sdk.Coordinator, sdk.Register: sdk.Promotion, sdk.Demote: sdk.Promotion,
-	sdk.Admit: sdk.Release, sdk.Hold: sdk.Release}
+	sdk.Admit: sdk.Release, sdk.Hold: sdk.Release, sdk.ReleaseSync: sdk.Release}
 
 func types(k sdk.Kind) []sdk.EventType {
 	return map[sdk.Kind][]sdk.EventType{sdk.Coordinator: {sdk.PartitionLook}, sdk.Promotion: {sdk.PromotionLook},
-		sdk.Release: {sdk.RegisterAsked, sdk.ReleaseAsked}}[k]
+		sdk.Release: {sdk.RegisterAsked, sdk.SilentLook}}[k]
 }

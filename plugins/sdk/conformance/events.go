@@ -55,7 +55,11 @@ func (s *suite) event(seq int64) sdk.Event {
 		f.FailingMS, f.DemoteTimeoutMS = []int64{0, 29_999, 30_000, math.MaxInt64}[r.IntN(4)], []int64{30_000, 30_000, 0, math.MaxInt64}[r.IntN(4)]
 		f.Attempts, f.NextTryMS = count(), number()
 	case sdk.Release:
-		f.Released, f.Recovery, f.ByRelease = flag(), flag(), e.Type == sdk.ReleaseAsked
+		if e.Type == sdk.RegisterAsked {
+			f.Released, f.Recovery = flag(), flag()
+			break
+		}
+		f.SilentMS, f.AutoReleaseMS = []int64{0, 29_999, 30_000, math.MaxInt64}[r.IntN(4)], []int64{30_000, 30_000, 0, math.MaxInt64}[r.IntN(4)]
 	}
 	return e
 }
@@ -83,6 +87,15 @@ func forbidden(e sdk.Event, w sdk.Wish) string {
 	case sdk.Hold:
 		if !f.Released {
 			return "nothing is released that could be held"
+		}
+	case sdk.ReleaseSync:
+		switch {
+		case e.Type != sdk.SilentLook:
+			return "no silence has been measured"
+		case f.AutoReleaseMS <= 0:
+			return "no operator allows it"
+		case f.SilentMS < f.AutoReleaseMS:
+			return "it has been silent for less than the operator's time"
 		}
 	}
 	return ""
