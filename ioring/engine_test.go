@@ -2,6 +2,7 @@ package ioring
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -451,6 +452,68 @@ func TestMoreOpsThanTheQueuesHold(t *testing.T) {
 		for i, times := range seen {
 			if times != 1 {
 				t.Fatalf("operation %d of %d ended %d times", i, len(seen), times)
+			}
+		}
+	})
+}
+
+// Every submission slot is used by one kind of operation after another, over
+// and over: nothing of the last user may show in the next.
+func TestSlotsAreUsedAgain(t *testing.T) {
+	both(t, func(t *testing.T, r *rig) {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const nobody = 1 << 16 // a descriptor that is not open
+		msg := r.pool.Alloc(8)
+		for i := range cqEntries { // three operations a round: the kinds rotate over the slots
+			binary.LittleEndian.PutUint64(msg.Data, uint64(i))
+			r.eng.Queue(Op{Kind: Send, FD: int32(fds[0]), Token: 1, Pieces: [][]byte{msg.Data}})
+			r.eng.Queue(Op{Kind: Recv, FD: int32(fds[1]), Token: 2})
+			r.eng.Queue(Op{Kind: Close, FD: nobody, Token: 3})
+			if ev := r.until(Close, 3); ev.Res != -int32(unix.EBADF) {
+				t.Fatalf("round %d, close: %v", i, unix.Errno(-ev.Res))
+			}
+			if ev := r.until(Send, 1); ev.Res != 8 {
+				t.Fatalf("round %d, send: %d", i, ev.Res)
+			}
+			ev := r.until(Recv, 2)
+			if ev.Res != 8 || !bytes.Equal(ev.Buf.Data, msg.Data) {
+				t.Fatalf("round %d, receive: %+v", i, ev)
+			}
+			r.pool.Free(ev.Buf)
+		}
+		for _, fd := range fds {
+			if err := unix.Close(fd); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A reactor with work never waits: what has come must be found by turns that
+// only look.
+func TestTurnsThatOnlyLook(t *testing.T) {
+	both(t, func(t *testing.T, r *rig) {
+		fd, peer := r.pair(t)
+		r.eng.Queue(Op{Kind: Recv, FD: fd, Token: 1})
+		for range 10 {
+			if got, err := r.eng.Turn(nil, 0); err != nil || len(got) > 0 {
+				t.Fatalf("events %v, err %v", got, err)
+			}
+		}
+		if _, err := peer.Write([]byte{7}); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(2 * time.Second); ; {
+			got, err := r.eng.Turn(nil, 0)
+			if err != nil || time.Now().After(deadline) {
+				t.Fatalf("nothing found, err %v", err)
+			}
+			if len(got) == 1 && got[0].Kind == Recv && got[0].Res == 1 {
+				r.pool.Free(got[0].Buf)
+				return
 			}
 		}
 	})
