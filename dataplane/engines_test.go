@@ -76,10 +76,10 @@ func (s *server) Serve(q *ColdRequest) []byte {
 
 // engines runs a test on each kernel interface with one and three reactors.
 func engines(t *testing.T, f func(t *testing.T, s *server)) {
-	for _, name := range []string{"io_uring", "portable"} {
+	for _, name := range []string{ioring.RingName, "portable"} {
 		for _, reactors := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/%d", name, reactors), func(t *testing.T) {
-				if name == "io_uring" {
+				if name == ioring.RingName {
 					if err := ioring.Probe(); err != nil {
 						t.Skip(err) // the machine does not allow it; the reason is the probe's
 					}

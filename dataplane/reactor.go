@@ -93,7 +93,8 @@ func (e *Engine) react(c *Core, mk MakeEngine, ready chan<- error) {
 	}
 }
 
-// EngineName is the kernel interface in use: io_uring or portable.
+// EngineName is the kernel interface in use: io_uring (giouring in a build
+// with that tag) or portable.
 func (e *Engine) EngineName() string {
 	name, _ := e.names[0].Load().(string)
 	return name

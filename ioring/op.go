@@ -57,7 +57,7 @@ type Event struct {
 
 // Engine carries out operations. All methods but Wake belong to one thread.
 type Engine interface {
-	// Name is "io_uring" or "portable", as in output and metrics.
+	// Name is RingName or "portable", as in output and metrics.
 	Name() string
 	// Queue takes a copy of the op; it runs at the next Turn at the latest.
 	Queue(op Op)

@@ -238,7 +238,7 @@ func chooseEngine(want string) (name, why string, err error) {
 	err = <-done
 	switch {
 	case err == nil:
-		return "io_uring", "the kernel has all that is needed", nil
+		return ioring.RingName, "the kernel has all that is needed", nil
 	case want == "io_uring":
 		return "", "", fmt.Errorf("lockstep.io.engine=io_uring cannot be had: %w", err)
 	}

@@ -19,6 +19,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"lockstep/ioring"
 )
 
 var (
@@ -211,6 +213,10 @@ func sizeOf(r *rand.Rand) int {
 	return 1 + r.IntN(4<<10)
 }
 
+// engineNames are the values of lockstep.io.engine and what output calls them
+// in this build.
+var engineNames = map[string]string{"io_uring": ioring.RingName, "portable": "portable"}
+
 func TestE2E(t *testing.T) {
 	seed := *e2eSeed
 	if seed == 0 {
@@ -219,7 +225,7 @@ func TestE2E(t *testing.T) {
 	t.Logf("seed %d, %s a run", seed, *e2eBytes)
 	for _, engine := range []string{"io_uring", "portable"} {
 		for _, reactors := range []int{1, 3} {
-			t.Run(fmt.Sprintf("%s/%d", engine, reactors), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%d", engineNames[engine], reactors), func(t *testing.T) {
 				roundTrip(t, seed, engine, reactors)
 			})
 		}
@@ -230,6 +236,9 @@ func TestE2E(t *testing.T) {
 // partitions and reads all of it back, byte for byte, also after a restart.
 func roundTrip(t *testing.T, seed uint64, engine string, reactors int) {
 	n := startNode(t, "lockstep.io.engine="+engine, "lockstep.io.reactors="+strconv.Itoa(reactors), "log.segment.bytes=67108864")
+	if n.metric(`lockstep_info{engine="`+engineNames[engine]+`"}`) != 1 {
+		t.Fatalf("the broker does not run on %s", engineNames[engine])
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	adm, err := kgo.NewClient(kgo.SeedBrokers(n.addr))

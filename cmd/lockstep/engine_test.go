@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"lockstep/internal/config"
+	"lockstep/ioring"
 )
 
 // load keeps produce and fetch busy and counts errors of both.
@@ -174,7 +175,7 @@ func TestRingMakesNoSocketCalls(t *testing.T) {
 		t.Skip("strace is not installed")
 	}
 	n := startNode(t)
-	if n.metric(`lockstep_info{engine="io_uring"}`) != 1 {
+	if n.metric(`lockstep_info{engine="`+ioring.RingName+`"}`) != 1 {
 		t.Skip("this machine does not allow io_uring: the broker's log says why")
 	}
 	n.plugins() // what a process that starts calls is not the ring's

@@ -52,7 +52,7 @@ func TestMalformedFrames(t *testing.T) {
 	}
 	made := bombs()
 	for _, engine := range []string{"io_uring", "portable"} {
-		t.Run(engine, func(t *testing.T) {
+		t.Run(engineNames[engine], func(t *testing.T) {
 			t.Logf("-malformed.seed=%d -malformed.frames=%d", seed, *malformedFrames)
 			malformed(t, engine, seed, made)
 		})

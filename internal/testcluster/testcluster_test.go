@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lockstep/ioring"
 )
 
 var binary = sync.OnceValues(func() (string, error) {
@@ -67,7 +69,7 @@ func TestLifeOfACluster(t *testing.T) {
 	if err := c.Await(ctx, topic); err != nil {
 		t.Fatal(err)
 	}
-	if name := c.Source.Engine(ctx); name != "io_uring" && name != "portable" {
+	if name := c.Source.Engine(ctx); name != ioring.RingName && name != "portable" {
 		t.Errorf("engine %q", name)
 	}
 
