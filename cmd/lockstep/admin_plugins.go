@@ -28,6 +28,7 @@ type pluginView struct {
 	Seq      int64    `json:"seq"` // of the last event
 	Calls    int64    `json:"calls"`
 	Silent   int64    `json:"silent"`
+	Late     int64    `json:"late"`  // answers that came after their deadline and were dropped
 	Fails    int      `json:"fails"` // ends in a row
 	Last     string   `json:"last,omitempty"`
 }
@@ -117,7 +118,7 @@ func (b *broker) listPlugins(w http.ResponseWriter, _ *http.Request) {
 		s := b.plugins.of[kind].Status()
 		v := pluginView{Kind: kind, Phase: s.Phase.String(), Swap: s.Swap.String(), Name: s.Plugin.Name, Version: s.Plugin.Version,
 			Path: s.Spec.Path, SHA256: s.Spec.SHA256, Pid: s.Pid, UpS: s.UpFor.Seconds(), Fence: s.Fence, Seq: s.Seq,
-			Calls: s.Calls, Silent: s.Silent, Fails: s.Fails, Last: s.Last}
+			Calls: s.Calls, Silent: s.Silent, Late: s.Late, Fails: s.Fails, Last: s.Last}
 		if s.Previous != nil {
 			v.Previous = s.Previous.Path
 		}

@@ -60,8 +60,7 @@ type pluginSet struct {
 
 // openPlugins makes the supervisors; run starts the processes.
 func (b *broker) openPlugins() error {
-	// Always the file this process runs, also after an upgrade has replaced it.
-	self, err := host.Checksum("/proc/self/exe")
+	self, err := host.Checksum(thisFile)
 	if err != nil {
 		return fmt.Errorf("plugins: %w", err)
 	}
@@ -75,18 +74,22 @@ func (b *broker) openPlugins() error {
 		if err != nil {
 			return fmt.Errorf("plugins: %w", err)
 		}
-		o := host.Options{Kind: kind, Spec: host.Spec{Path: "/proc/self/exe", Args: []string{"plugin", string(kind)}, SHA256: self}, Log: b.log}
+		o := host.Options{Kind: kind, Spec: host.Spec{Path: thisFile, Args: []string{"plugin", string(kind)}, SHA256: self}, Log: b.log}
 		own := map[sdk.Kind]config.Plugin{sdk.Coordinator: b.cfg.PluginCoordinator, sdk.Promotion: b.cfg.PluginPromotion, sdk.Release: b.cfg.PluginRelease}[kind]
 		if own.Path != "" {
 			standard := o.Spec
 			o.Spec, o.Fallback = host.Spec{Path: own.Path, SHA256: strings.ToLower(own.SHA256)}, &standard
 		}
-		l := &host.Launcher{Kind: kind, Log: log, Sockets: sockets}
+		l := &host.Launcher{Kind: kind, Log: log, Sockets: sockets, Own: thisFile}
 		o.Launch = l.Launch
 		b.plugins.of[kind] = host.NewSupervisor(o)
 	}
 	return nil
 }
+
+// thisFile is always the file this process runs, also after an upgrade has
+// replaced it.
+const thisFile = "/proc/self/exe"
 
 // pluginLogs is a directory in the first log directory.
 const pluginLogs = "lockstep-plugins"

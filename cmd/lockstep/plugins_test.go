@@ -3,8 +3,11 @@ package main
 import (
 	"encoding/json"
 	"flag"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,7 +17,10 @@ import (
 	"lockstep/plugins/sdk"
 )
 
-var pluginRounds = flag.Int("plugin.rounds", 10, "brokers that are started and killed to look for what they leave")
+var (
+	pluginRounds = flag.Int("plugin.rounds", 12, "brokers that are started and killed to look for what they leave")
+	pluginSeed   = flag.Uint64("plugin.seed", 0, "seed of when they are killed, 0 = from the clock")
+)
 
 // plugins asks a broker for its plugins and waits until all serve.
 func (n *node) plugins() map[sdk.Kind]pluginView {
@@ -181,37 +187,117 @@ func TestBadPlugins(t *testing.T) {
 	}
 }
 
-// A broker that is killed leaves no plugin, no socket and no file, also when its
-// plugins stand still.
+// spawn starts the broker and waits for nothing.
+func (n *node) spawn() {
+	n.t.Helper()
+	path, err := brokerBinary()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.cmd = exec.Command(path, n.args...)
+	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := n.cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// left is what of a broker, and of its plugins, is still there: processes, by
+// the temporary directory in their environment, sockets and files.
+func left(tmp, data string) (list []string) {
+	procs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range procs {
+		if env, err := os.ReadFile(filepath.Join(p, "environ")); err == nil && strings.Contains(string(env), tmp) && filepath.Base(p) != strconv.Itoa(os.Getpid()) {
+			cmd, _ := os.ReadFile(filepath.Join(p, "cmdline"))
+			list = append(list, p+" "+strings.ReplaceAll(string(cmd), "\x00", " "))
+		}
+	}
+	if sockets, err := os.ReadFile("/proc/net/unix"); err == nil {
+		for line := range strings.Lines(string(sockets)) {
+			if strings.Contains(line, tmp) || strings.Contains(line, data) {
+				list = append(list, strings.TrimSpace(line))
+			}
+		}
+	}
+	dirs, _ := filepath.Glob(filepath.Join(tmp, sdk.SocketDirPrefix+"*"))
+	return append(list, dirs...)
+}
+
+// A broker that is killed, or stopped, leaves no plugin, no socket and no file,
+// whatever its plugins were at: serving, standing still, starting, killed a
+// moment ago, being swapped. (Who is killed with all its plugins at one moment
+// leaves nobody to tidy: the next start does, TestSocketDirSweeps.)
 func TestPluginsGoWithTheirBroker(t *testing.T) {
+	seed := *pluginSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d (-plugin.seed), %d rounds", seed, *pluginRounds)
+	r := rand.New(rand.NewPCG(seed, 0))
 	tmp, err := os.MkdirTemp("/tmp", "ls")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("TMPDIR", tmp)
 	defer os.RemoveAll(tmp)
-	n := startNode(t)
+	bin, err := brokerBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := startNode(t) // its own files are not in tmp
+	n.stop()
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("#!/bin/sh\nexec "+bin+" plugin release\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", tmp)
+	ways := []string{"killed", "killed with plugins stopped", "stopped clean", "killed while starting", "killed after two plugins", "killed in a swap"}
+	seen := map[string]int{}
 	for round := range *pluginRounds {
-		pids := n.plugins()
-		if round%3 == 1 {
-			for _, v := range pids {
-				sendSignal(t, v.Pid, syscall.SIGSTOP)
+		way := ways[(round+int(seed%6))%len(ways)]
+		seen[way]++
+		moment := time.Duration(r.IntN(700)) * time.Millisecond
+		if way == "killed while starting" {
+			n.spawn()
+		} else {
+			n.start()
+			serve, spared := n.plugins(), kinds[r.IntN(len(kinds))]
+			for kind, v := range serve {
+				switch {
+				case way == "killed with plugins stopped":
+					sendSignal(t, v.Pid, syscall.SIGSTOP)
+				case way == "killed after two plugins" && kind != spared:
+					sendSignal(t, v.Pid, syscall.SIGKILL)
+				}
 			}
 		}
-		if round%3 == 2 {
+		swap := exec.Command(bin, "plugins", "swap", "release", other, "--admin-listener", n.admin)
+		switch way {
+		case "killed in a swap":
+			if err := swap.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(moment)
+		case "killed while starting":
+			time.Sleep(moment)
+		case "killed after two plugins":
+			time.Sleep(moment / 4)
+		}
+		if way == "stopped clean" {
 			n.stop()
 		} else {
 			n.kill()
 		}
-		eventually(t, "nothing is left", 3*time.Second, func() bool {
-			for _, v := range pids {
-				if !gone(v.Pid) {
-					return false
-				}
+		if swap.Process != nil {
+			_ = swap.Wait()
+		}
+		var still []string
+		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			if still = left(tmp, n.dir); len(still) == 0 {
+				break
 			}
-			left, _ := filepath.Glob(filepath.Join(tmp, "lockstep-plugins-*"))
-			return len(left) == 0
-		})
-		n.start()
+		}
+		if len(still) > 0 {
+			t.Fatalf("round %d, %s, %v after: 3 s later there is still\n%s", round, way, moment, strings.Join(still, "\n"))
+		}
 	}
+	t.Logf("%v", seen)
 }

@@ -27,6 +27,7 @@ type Instance struct {
 	silent atomic.Int64
 	slot   chan struct{}          // one call at a time
 	late   atomic.Pointer[answer] // the last call that missed its deadline
+	onLate func(sdk.Event, sdk.Decision)
 }
 
 // answer is one call's, valid when over is closed.
@@ -35,6 +36,7 @@ type answer struct {
 	err   error
 	asked time.Time
 	over  chan struct{}
+	taken atomic.Bool // by whoever comes first: the answer, or the caller's leaving
 }
 
 // NewInstance wraps a policy. sum is the SHA-256 of its program, if it has one.
@@ -67,18 +69,26 @@ func (i *Instance) Handle(ctx context.Context, e sdk.Event) (sdk.Decision, error
 		defer func() { <-i.slot }()
 		defer close(a.over)
 		a.d, a.err = i.ask(e)
+		if !a.taken.CompareAndSwap(false, true) && a.err == nil && i.onLate != nil {
+			i.onLate(e, a.d)
+		}
 	}()
+	err := ErrSilent
 	select {
 	case <-a.over:
-		return a.d, a.err
 	case <-t.C:
-		i.late.Store(a)
-		i.silent.Add(1)
-		return sdk.Decision{}, ErrSilent
 	case <-ctx.Done():
-		i.late.Store(a)
-		return sdk.Decision{}, ctx.Err()
+		err = ctx.Err()
 	}
+	if !a.taken.CompareAndSwap(false, true) { // it has answered
+		<-a.over
+		return a.d, a.err
+	}
+	i.late.Store(a)
+	if errors.Is(err, ErrSilent) {
+		i.silent.Add(1)
+	}
+	return sdk.Decision{}, err
 }
 
 // SilentFor is how long a call that missed its deadline has been under way, 0

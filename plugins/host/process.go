@@ -1,6 +1,7 @@
 package host
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -64,26 +65,31 @@ type Launcher struct {
 	Kind    sdk.Kind
 	Log     io.Writer // what plugins write to standard error
 	Sockets string    // SocketDir's; the caller removes it
+	Own     string    // path of a program that makes the directory of its socket itself; "" = none does
 
 	started atomic.Int64
 }
 
-// SocketDir makes a directory for the sockets of plugins: the path of a socket
+// SocketDir names a directory for the sockets of plugins: the path of a socket
 // has 107 bytes, and go-plugin adds to ours. It removes those of brokers that
-// were killed before their plugins could.
+// were killed together with their plugins. It makes none: a plugin does, which
+// removes it when its broker is gone, so that there is no moment at which a
+// killed broker leaves one.
 func SocketDir() (string, error) {
 	base := os.TempDir()
 	if len(base) > socketBaseMax {
 		base = "/tmp"
 	}
-	old, _ := filepath.Glob(filepath.Join(base, "lockstep-plugins-*"))
+	old, _ := filepath.Glob(filepath.Join(base, sdk.SocketDirPrefix+"*"))
 	for _, dir := range old {
 		var pid int
-		if _, err := fmt.Sscanf(filepath.Base(dir), "lockstep-plugins-%d-", &pid); err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
+		if _, err := fmt.Sscanf(filepath.Base(dir), sdk.SocketDirPrefix+"%d-", &pid); err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
 			_ = os.RemoveAll(dir)
 		}
 	}
-	return os.MkdirTemp(base, fmt.Sprintf("lockstep-plugins-%d-", os.Getpid()))
+	var unguessed [8]byte
+	_, _ = rand.Read(unguessed[:]) // never fails: see crypto/rand
+	return filepath.Join(base, fmt.Sprintf("%s%d-%x", sdk.SocketDirPrefix, os.Getpid(), unguessed)), nil
 }
 
 // Launch starts a program and shakes hands with it. It takes up to 10 s.
@@ -93,8 +99,10 @@ func (l *Launcher) Launch(s Spec) (Running, error) {
 		return nil, fmt.Errorf("%s: %q is not a SHA-256 in hex", s.Path, s.SHA256)
 	}
 	dir := filepath.Join(l.Sockets, fmt.Sprintf("%.1s%d", l.Kind, l.started.Add(1)))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+	if s.Path != l.Own { // built with an SDK that may not make it
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
 	}
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -25,6 +25,12 @@ func TestSocketDirSweeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := os.Stat(mine); !os.IsNotExist(err) {
+		t.Error("it is there before a plugin has made it: who would remove it?", err)
+	}
+	if err := os.Mkdir(mine, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	left := filepath.Join(base, "lockstep-plugins-"+strconv.Itoa(dead.Process.Pid)+"-7")
 	if err := os.MkdirAll(filepath.Join(left, "c1"), 0o700); err != nil {
 		t.Fatal(err)

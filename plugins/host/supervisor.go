@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockstep/plugins/sdk"
@@ -31,6 +32,7 @@ type Supervisor struct {
 	slot   *Slot
 	events chan event
 	tasks  sync.WaitGroup
+	late   atomic.Int64 // answers that came after their deadline
 
 	mu     sync.Mutex // Status reads beside Run
 	m      Machine
@@ -169,9 +171,9 @@ func (s *Supervisor) step(ctx context.Context, r *run, e event) {
 		}
 		s.ended(before, m, e.err)
 	case NextStarted:
-		r.next = newServing(e.plug, m.Next)
+		r.next = s.newServing(e.plug, m.Next)
 		if act == CutOver {
-			r.next = newServing(e.plug, m.Spec)
+			r.next = s.newServing(e.plug, m.Spec)
 		} else {
 			s.slot.shadow.Store(&shadow{next: r.next.inst, half: map[int64]half{}})
 		}
@@ -187,7 +189,7 @@ func (s *Supervisor) step(ctx context.Context, r *run, e event) {
 	case StartNext:
 		s.start(ctx, m.Next, NextStarted, NextEnded)
 	case CutOver:
-		s.cutOver(r)
+		s.cutOver(ctx, r)
 	}
 }
 
@@ -219,7 +221,7 @@ func (s *Supervisor) nextEnded(r *run, before Machine, err error) {
 
 // cutOver: the next instance has no fence yet, so nothing it wishes counts until
 // the controller has raised one for it; from then on nothing of the old one does.
-func (s *Supervisor) cutOver(r *run) {
+func (s *Supervisor) cutOver(ctx context.Context, r *run) {
 	old := s.serves
 	s.mu.Lock()
 	s.serves = r.next
@@ -233,7 +235,7 @@ func (s *Supervisor) cutOver(r *run) {
 	rep.FromSeq = s.slot.seq.Load() + 1
 	if old != nil {
 		rep.Old = old.inst.about
-		s.drop(old.Running)
+		s.drain(ctx, old.Running)
 	}
 	s.o.Log.Info("plugin swapped", "kind", s.o.Kind, "old", rep.Old.Name+" "+rep.Old.Version, "new", rep.New.Name+" "+rep.New.Version,
 		"pid", s.serves.Pid(), "from_seq", rep.FromSeq, "shadowed", rep.Seen, "differences", rep.Apart)
@@ -241,13 +243,22 @@ func (s *Supervisor) cutOver(r *run) {
 	r.reply = nil
 }
 
-func newServing(p Running, s Spec) *serving {
-	return &serving{Running: p, inst: NewInstance(p.Plugin(), s.SHA256), since: time.Now()}
+func (s *Supervisor) newServing(p Running, spec Spec) *serving {
+	inst := NewInstance(p.Plugin(), spec.SHA256)
+	var said atomic.Bool
+	inst.onLate = func(e sdk.Event, d sdk.Decision) {
+		s.late.Add(1)
+		if said.CompareAndSwap(false, true) { // once for each process: the journal has every event
+			s.o.Log.Warn("plugin answered after its deadline; what it wished is dropped", "kind", s.o.Kind, "name", inst.about.Name,
+				"pid", p.Pid(), "seq", e.Seq, "fence", inst.fence.Load(), "wished", wishes(d, nil))
+		}
+	}
+	return &serving{Running: p, inst: inst, since: time.Now()}
 }
 
 func (s *Supervisor) serve(p Running, spec Spec) {
 	s.mu.Lock()
-	s.serves = newServing(p, spec)
+	s.serves = s.newServing(p, spec)
 	s.mu.Unlock()
 	s.slot.Serve(s.serves.inst)
 }
@@ -262,6 +273,22 @@ func (s *Supervisor) start(ctx context.Context, spec Spec, ok, bad EventKind) {
 			e.kind, e.plug = bad, nil
 		}
 		s.events <- e
+	}()
+}
+
+// drain stops a plugin that is asked no more, once the deadline of whatever it
+// was asked last is over: until then it may answer.
+func (s *Supervisor) drain(ctx context.Context, p Running) {
+	s.tasks.Add(1)
+	go func() {
+		defer s.tasks.Done()
+		t := time.NewTimer(Deadline)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		p.Kill()
 	}()
 }
 
@@ -321,6 +348,7 @@ type Status struct {
 	Seq      int64
 	Calls    int64
 	Silent   int64
+	Late     int64 // answers that came after their deadline, of all that have served
 	Fails    int
 	Last     string // the last end or failed swap
 }
@@ -330,7 +358,7 @@ func (s *Supervisor) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := Status{Kind: s.o.Kind, Phase: s.m.Phase, Swap: s.m.Swap, Spec: s.m.Spec, Previous: s.m.Previous, Fails: s.m.Fails, Last: s.last,
-		Fence: s.slot.Fence(), Seq: s.slot.seq.Load()}
+		Fence: s.slot.Fence(), Seq: s.slot.seq.Load(), Late: s.late.Load()}
 	if p := s.serves; p != nil {
 		st.Plugin, st.Pid, st.UpFor = p.inst.about, p.Pid(), time.Since(p.since)
 		st.Calls, st.Silent = s.slot.Calls()

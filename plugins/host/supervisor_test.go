@@ -225,3 +225,56 @@ func TestFallback(t *testing.T) {
 		}
 	})
 }
+
+// What the old one was asked before a cut-over it may still answer, within the
+// deadline; it is stopped after that.
+func TestOldIsDrained(t *testing.T) {
+	supervise(t, nil, func(h *house) {
+		h.set("a", func(e sdk.Event) (sdk.Decision, error) { time.Sleep(150 * time.Millisecond); return admit(e) }, nil)
+		time.Sleep(time.Second)
+		h.Slot().SetFence(1)
+		done := make(chan Report)
+		go func() { done <- h.Swap(h.t.Context(), spec("b")) }()
+		var asked *Asked
+		var err error
+		for len(done) == 0 && h.Slot().Fence() == 1 { // the last of these is under way at the cut-over
+			if asked, err = h.Slot().Handle(h.t.Context(), sdk.Event{}); err != nil {
+				t.Fatal(err)
+			}
+			asked.Settle()
+		}
+		if rep := <-done; rep.Err != nil || rep.FromSeq != asked.Seq+1 || len(asked.Wishes) != 1 {
+			t.Fatalf("%+v: the last event of the old one is %+v", rep, asked)
+		}
+		if h.last("a").killed.Load() {
+			t.Error("stopped before its deadline was over")
+		}
+		if time.Sleep(Deadline); !h.last("a").killed.Load() {
+			t.Error("not stopped")
+		}
+	})
+}
+
+// An answer that comes after its deadline is counted and dropped, whoever serves
+// by then.
+func TestLateAnswersAreCounted(t *testing.T) {
+	supervise(t, nil, func(h *house) {
+		wake := make(chan struct{})
+		h.set("a", func(e sdk.Event) (sdk.Decision, error) { <-wake; return admit(e) }, nil)
+		time.Sleep(time.Second)
+		if err := h.ask(); !errors.Is(err, ErrSilent) || h.Status().Late != 0 {
+			t.Fatal(err, h.Status())
+		}
+		if rep := h.Swap(h.t.Context(), spec("b")); rep.Err != nil {
+			t.Fatal(rep)
+		}
+		close(wake)
+		time.Sleep(time.Millisecond)
+		if s := h.Status(); s.Late != 1 || len(h.Slot().Journal()) != 1 || h.ask() != nil {
+			t.Fatalf("%+v", s)
+		}
+		if e := h.Slot().Journal()[0]; e.Error != ErrSilent.Error() || len(e.Verdicts) != 0 {
+			t.Errorf("%+v", e)
+		}
+	})
+}
