@@ -202,7 +202,8 @@ func TestVerbsReachTheBrokerAndBringItsAnswerBack(t *testing.T) {
 		{"add", func() (any, error) { return a.AddTopics(ctx, "m", []string{"x", "y"}, Sync) },
 			&msg.AddTopicsToMirrorRequest{Topics: []msg.AddTopicsToMirrorRequestTopicState{{TopicName: "x", MirrorName: &mirror, MirrorType: 1}, {TopicName: "y", MirrorName: &mirror, MirrorType: 1}}},
 			&msg.AddTopicsToMirrorResponse{Topics: []msg.AddTopicsToMirrorResponseTopicResult{{Name: "x"}, {Name: "y", ErrorCode: 17}}},
-			[]TopicResult{{"x", nil}, {"y", &Error{17, "INVALID_TOPIC_EXCEPTION", wire.ErrInvalidTopic.Message()}}}, nil},
+			[]TopicResult{{"x", nil}, {"y", &Error{17, "INVALID_TOPIC_EXCEPTION",
+				strings.TrimSuffix(wire.ErrInvalidTopic.Message(), ".") + "; " + NextStep(17)}}}, nil},
 		{"remove", func() (any, error) { return a.RemoveTopics(ctx, "m", []string{"x"}) },
 			&msg.RemoveTopicsFromMirrorRequest{MirrorName: "m", Topics: []msg.RemoveTopicsFromMirrorRequestTopicState{{TopicName: "x"}}},
 			&msg.RemoveTopicsFromMirrorResponse{Topics: []msg.RemoveTopicsFromMirrorResponseTopicResult{{Name: "x", ErrorCode: bad, ErrorMessage: text("no")}}},
@@ -367,5 +368,27 @@ func TestDescribeMergesTheBrokers(t *testing.T) {
 	c.all(mute)
 	if _, err = a.DescribeMirrors(context.Background(), "m"); err == nil {
 		t.Fatal("nobody answered and that was no error")
+	}
+}
+
+// TestNextSteps: a bare code of an operator's verb says what to do; a broker's
+// words stand as they are, and so does what describe says of a mirror.
+func TestNextSteps(t *testing.T) {
+	operators := []wire.ErrorCode{wire.ErrReadOnlyTopic, wire.ErrClusterMirrorAlreadyExists, wire.ErrUnknownClusterMirror, wire.ErrTopicAlreadyInClusterMirror,
+		wire.ErrTopicNotInClusterMirror, wire.ErrMirrorTopicBeingStopped, wire.ErrClusterMirrorNotEmpty, wire.ErrMirrorTopicNotStopped,
+		wire.ErrInvalidClusterMirrorStates, wire.ErrMirrorSyncReleasedRequiresFreshPromotion, wire.ErrMirrorSyncVersionMismatch, wire.ErrInvalidSyncRegistration,
+		wire.ErrNotController, wire.ErrRequestTimedOut, wire.ErrTopicAlreadyExists, wire.ErrUnknownTopicOrPartition}
+	for _, code := range operators {
+		if got := failure(int16(code), nil).Error(); NextStep(int16(code)) == "" || !strings.HasSuffix(got, "; "+NextStep(int16(code))) || strings.Contains(got, ".;") {
+			t.Errorf("%v: %q", code.Name(), got)
+		}
+	}
+	if got := failure(139, text("no mirror dr: create it first")).Error(); got != "UNKNOWN_CLUSTER_MIRROR: no mirror dr: create it first" {
+		t.Errorf("a broker's words: %q", got)
+	}
+	for code := range nextSteps {
+		if code.Name() == wire.ErrUnknownServerError.Name() && code != wire.ErrUnknownServerError {
+			t.Errorf("advice on code %d, which is none", code)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -53,7 +54,7 @@ func New(ctx context.Context, c Config) (*Client, error) {
 	defer cancel()
 	if err := cl.Ping(ctx); err != nil {
 		cl.Close()
-		return nil, fmt.Errorf("admin: no broker answers at %v: %w", c.Bootstrap, err)
+		return nil, fmt.Errorf("admin: %w", err) // it names the address
 	}
 	return a, nil
 }
@@ -87,7 +88,7 @@ func (a *Client) do(ctx context.Context, req, resp msg.Message) error {
 type Error struct {
 	Code    int16
 	Name    string // Kafka's, e.g. UNKNOWN_CLUSTER_MIRROR
-	Message string // the broker's words, or what the code means
+	Message string // the broker's words, or what the code means and what to do
 }
 
 // Error gives both.
@@ -107,11 +108,18 @@ func failure(code int16, message *string) error {
 	if code == 0 {
 		return nil
 	}
-	e := &Error{Code: code, Name: wire.ErrorCode(code).Name(), Message: wire.ErrorCode(code).Message()}
+	e := bare(code)
 	if message != nil && *message != "" {
 		e.Message = *message
+	} else if next := NextStep(code); next != "" {
+		e.Message += "; " + next
 	}
 	return e
+}
+
+// bare is the error of a code and what it means.
+func bare(code int16) *Error {
+	return &Error{Code: code, Name: wire.ErrorCode(code).Name(), Message: strings.TrimSuffix(wire.ErrorCode(code).Message(), ".")}
 }
 
 // Errors to compare with.

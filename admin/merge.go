@@ -44,7 +44,7 @@ func (m *merger) add(r *msg.DescribeClusterMirrorsResponse) {
 		in := &r.Mirrors[i]
 		have := m.mirrors[in.MirrorName]
 		if have == nil {
-			have = &mergedMirror{err: failure(in.ErrorCode, nil), topics: map[string]*mergedTopic{}}
+			have = &mergedMirror{err: bare(in.ErrorCode), topics: map[string]*mergedTopic{}}
 			m.mirrors[in.MirrorName] = have
 		}
 		if in.ErrorCode == 0 {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -39,7 +38,7 @@ second one ends the process at once.`,
 			if len(args) == 1 {
 				var err error
 				if text, err = os.ReadFile(args[0]); err != nil {
-					return fmt.Errorf("configuration: %w", err)
+					return cli.Fail("reading the configuration", err, "name a server.properties, or none for the defaults")
 				}
 			}
 			return runBroker(cmd.Context(), text, overrides, level)

@@ -15,6 +15,7 @@ import (
 	"lockstep/admin"
 	"lockstep/internal/cli"
 	"lockstep/internal/wire"
+	"lockstep/plugins/host"
 )
 
 func clusterCommand(o *cli.Options) *cobra.Command {
@@ -35,9 +36,15 @@ type clusterState struct {
 	UnderMinISR   []string      `json:"underMinIsr"`
 	UnderReplica  []string      `json:"underReplicated"`
 	FailedMirrors []string      `json:"failedMirrorPartitions"`
-	NotInSync     []string      `json:"notInSync"` // SYNC is desired and does not hold
+	NotInSync     []string      `json:"notInSync"`     // SYNC is desired and does not hold
+	FailedDirs    []string      `json:"failedLogDirs"` // broker:directory
+	Unknown       []string      `json:"unknown"`       // questions that were not answered
+	PluginsOf     string        `json:"pluginsOf"`     // admin listener that was asked, empty = none was
+	PluginsDown   []string      `json:"pluginsNotServing"`
 	Healthy       bool          `json:"healthy"`
 	Reasons       []string      `json:"reasons"` // why not
+
+	mirrors bool // some broker knows of mirrors
 }
 
 type brokerState struct {
@@ -51,38 +58,107 @@ type brokerState struct {
 	Produce int16  `json:"produceMaxVersion"`
 }
 
+// adminAt is the admin listener of a command on a cluster.
+type adminAt struct {
+	addr  string
+	given bool
+	ours  bool // it is of the cluster that is asked about
+}
+
+// bind adds the flag. Without it, 127.0.0.1 belongs to the cluster only if that
+// too is the one at its default address.
+func (a *adminAt) bind(cmd *cobra.Command) {
+	adminFlag(cmd, &a.addr)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		changed := cmd.Flags().Changed
+		a.given = changed("admin-listener")
+		a.ours = a.given || !changed("bootstrap-server") && !changed("command-config")
+		return checkAdmin(a.addr)
+	}
+}
+
 // look asks the cluster for everything.
-func look(ctx context.Context, s *cli.Session, adminAddr string) (*clusterState, error) {
+func look(ctx context.Context, s *cli.Session, a *adminAt) (*clusterState, error) {
 	ctx, cancel := s.Within(ctx)
 	defer cancel()
 	meta, err := s.Admin.Metadata(ctx)
 	if err != nil {
 		return nil, s.Lost("asking for the cluster's state", err)
 	}
-	c := &clusterState{ClusterID: meta.Cluster, Controller: meta.Controller, Engine: engineName(ctx, adminAddr), Topics: len(meta.Topics)}
+	c := &clusterState{ClusterID: meta.Cluster, Controller: meta.Controller, Engine: engineName(ctx, a.addr), Topics: len(meta.Topics)}
 	if err := c.brokers(ctx, s, meta); err != nil {
 		return nil, err
 	}
 	if err := c.partitions(ctx, s, meta.Topics); err != nil {
 		return nil, err
 	}
+	if c.mirrors {
+		c.lookAtMirrors(ctx, s)
+	}
+	c.lookAtDirs(ctx, s)
+	if a.ours {
+		c.lookAtPlugins(ctx, a)
+	}
+	c.judge()
+	return c, nil
+}
+
+func (c *clusterState) lookAtMirrors(ctx context.Context, s *cli.Session) {
 	d, err := s.Mirrors.DescribeMirrors(ctx)
-	if err == nil { // a stock cluster has no mirrors to describe
-		for _, m := range d.Mirrors {
-			for _, t := range m.Topics {
-				if t.Desired == admin.Sync && t.Effective != admin.Sync {
-					c.NotInSync = append(c.NotInSync, m.Name+"/"+t.Topic)
-				}
-				for _, p := range t.Partitions {
-					if p.State == "FAILED" {
-						c.FailedMirrors = append(c.FailedMirrors, fmt.Sprintf("%s/%s-%d", m.Name, t.Topic, p.Partition))
-					}
+	if err != nil {
+		c.Unknown = append(c.Unknown, "mirrors: "+err.Error())
+		return
+	}
+	for _, m := range d.Mirrors {
+		for _, t := range m.Topics {
+			if t.Desired == admin.Sync && t.Effective != admin.Sync {
+				c.NotInSync = append(c.NotInSync, m.Name+"/"+t.Topic)
+			}
+			for _, p := range t.Partitions {
+				if p.State == "FAILED" {
+					c.FailedMirrors = append(c.FailedMirrors, fmt.Sprintf("%s/%s-%d", m.Name, t.Topic, p.Partition))
 				}
 			}
 		}
 	}
-	c.judge()
-	return c, nil
+}
+
+// lookAtDirs asks every broker for its log directories, and for no partition in
+// them: there may be a hundred thousand.
+func (c *clusterState) lookAtDirs(ctx context.Context, s *cli.Session) {
+	const noTopic = "-"
+	for _, b := range c.Brokers {
+		if !b.Answers {
+			continue
+		}
+		dirs, err := s.Admin.DescribeBrokerLogDirs(ctx, b.ID, kadm.TopicsSet{noTopic: nil})
+		if err != nil {
+			c.Unknown = append(c.Unknown, fmt.Sprintf("log directories of broker %d: %v", b.ID, err))
+		}
+		for _, d := range dirs.Sorted() {
+			if d.Err != nil {
+				c.FailedDirs = append(c.FailedDirs, fmt.Sprintf("%d:%s", b.ID, d.Dir))
+			}
+		}
+	}
+}
+
+// lookAtPlugins asks one broker: each has its own, and the admin listener is not
+// for other machines.
+func (c *clusterState) lookAtPlugins(ctx context.Context, a *adminAt) {
+	var list []pluginView
+	if err := fetchJSON(ctx, a.addr, "/plugins", &list); err != nil {
+		if a.given {
+			c.Unknown = append(c.Unknown, "plugins: "+err.Error())
+		}
+		return
+	}
+	c.PluginsOf = a.addr
+	for _, v := range list {
+		if v.Phase != host.Up.String() {
+			c.PluginsDown = append(c.PluginsDown, string(v.Kind)+" "+v.Phase)
+		}
+	}
 }
 
 func (c *clusterState) brokers(ctx context.Context, s *cli.Session, meta kadm.Metadata) error {
@@ -102,6 +178,8 @@ func (c *clusterState) brokers(ctx context.Context, s *cli.Session, meta kadm.Me
 			} else {
 				_, x.Fetch, _ = a.KeyVersions(wire.KeyFetch)
 				_, x.Produce, _ = a.KeyVersions(wire.KeyProduce)
+				_, _, knows := a.KeyVersions(wire.KeyDescribeClusterMirrors)
+				c.mirrors = c.mirrors || knows
 				for _, f := range a.Raw().FinalizedFeatures {
 					if f.Name == "mirror.sync.version" {
 						c.MirrorSync = f.MaxVersionLevel
@@ -166,13 +244,15 @@ func (c *clusterState) judge() {
 		what string
 		list []string
 	}{{"partitions without a leader", c.Leaderless}, {"partitions with offline replicas", c.Offline},
-		{"partitions under min.insync.replicas", c.UnderMinISR}, {"mirror partitions failed", c.FailedMirrors}, {"topics to be in SYNC are not", c.NotInSync}} {
+		{"partitions under min.insync.replicas", c.UnderMinISR}, {"failed log directories", c.FailedDirs},
+		{"mirror partitions FAILED", c.FailedMirrors}, {"topics to be in SYNC are ASYNC", c.NotInSync}, {"plugins not serving at " + c.PluginsOf, c.PluginsDown},
+		{"questions not answered", c.Unknown}} {
 		if len(x.list) > 0 {
 			c.Reasons = append(c.Reasons, fmt.Sprintf("%d %s: %s", len(x.list), x.what, short(x.list)))
 		}
 	}
 	c.Healthy = len(c.Reasons) == 0
-	for _, list := range []*[]string{&c.Leaderless, &c.Offline, &c.UnderMinISR, &c.UnderReplica, &c.FailedMirrors, &c.NotInSync, &c.Reasons} {
+	for _, list := range []*[]string{&c.Leaderless, &c.Offline, &c.UnderMinISR, &c.UnderReplica, &c.FailedMirrors, &c.NotInSync, &c.FailedDirs, &c.PluginsDown, &c.Unknown, &c.Reasons} {
 		if *list == nil {
 			*list = []string{}
 		}
@@ -208,11 +288,11 @@ func engineName(ctx context.Context, addr string) string {
 }
 
 func clusterStatus(o *cli.Options) *cobra.Command {
-	var admin string
+	var a adminAt
 	cmd := &cobra.Command{Use: "status", Short: "Show brokers, controller, features, and what is not as it should be", Args: cobra.NoArgs,
 		Example: "  lockstep cluster status --json",
 		RunE: talk(o, func(ctx context.Context, s *cli.Session, p *cli.Printer, _ []string) error {
-			c, err := look(ctx, s, admin)
+			c, err := look(ctx, s, &a)
 			switch {
 			case err != nil:
 				return err
@@ -238,7 +318,7 @@ func clusterStatus(o *cli.Options) *cobra.Command {
 			}
 			return nil
 		})}
-	adminFlag(cmd, &admin)
+	a.bind(cmd)
 	return cmd
 }
 
@@ -250,35 +330,73 @@ func orDash(s string) string {
 }
 
 func clusterHealth(o *cli.Options) *cobra.Command {
-	var admin string
+	var a adminAt
 	cmd := &cobra.Command{Use: "health", Short: "Say whether all is well; exit 10 if not", Args: cobra.NoArgs,
-		Long: `Healthy means: there is a controller, every broker answers, every partition has a leader and
-its min.insync.replicas, no replica is offline, and no mirrored partition has failed.`,
-		Example: "  lockstep cluster health || echo 'look into it'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := o.Connect(cmd.Context())
-			var c *clusterState
-			if err == nil {
-				defer s.Close()
-				c, err = look(cmd.Context(), s, admin)
+		Long: `Say whether all is well, and if not, what is not. Unhealthy is:
+
+  - no controller, or a broker that does not answer
+  - a partition without a leader, with a replica offline, or under its min.insync.replicas
+  - a log directory that has failed
+  - a mirrored partition that is FAILED
+  - a mirrored topic that is to be SYNC and is ASYNC in effect (one that is catching up too)
+  - a plugin that does not serve, of the broker behind --admin-listener
+  - a question to the cluster that is not answered within --timeout
+
+Replicas that are behind while the minimum is met are no reason; cluster status shows them.
+Plugins are looked at if --admin-listener is given, or neither --bootstrap-server nor
+--command-config; that nobody answers at the default address is said, and no reason.`,
+		Example: "  lockstep cluster health || echo 'look into it'\n  lockstep cluster health --json --timeout 5s | jq -r '.reasons[]'",
+	}
+	a.bind(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := o.Connect(cmd.Context())
+		var c *clusterState
+		if err == nil {
+			defer s.Close()
+			c, err = look(cmd.Context(), s, &a)
+		}
+		if err != nil {
+			return unhealthy(err)
+		}
+		p := printer(cmd, o)
+		if p.JSON {
+			if err := p.Document(c); err != nil {
+				return err
 			}
-			if err != nil {
-				return unhealthy(err)
-			}
-			p := printer(cmd, o)
-			if p.JSON {
-				if err := p.Document(c); err != nil {
-					return err
-				}
-			}
-			if !c.Healthy {
-				return &cli.Error{What: "unhealthy", Why: errors.New(strings.Join(c.Reasons, "; ")), Code: cli.ExitUnhealthy}
-			}
-			p.Line("healthy: %d brokers, %d partitions", len(c.Brokers), c.Partitions)
-			return nil
-		}}
-	adminFlag(cmd, &admin)
+		}
+		if !c.Healthy {
+			return &cli.Error{What: "unhealthy", Why: errors.New(strings.Join(c.Reasons, "; ")), Code: cli.ExitUnhealthy, Do: c.next()}
+		}
+		p.Line("healthy: %d brokers, %d partitions, %s", len(c.Brokers), c.Partitions, c.pluginWords(&a))
+		return nil
+	}
 	return cmd
+}
+
+// pluginWords says whether plugins were looked at.
+func (c *clusterState) pluginWords(a *adminAt) string {
+	switch {
+	case c.PluginsOf != "":
+		return "plugins serve at " + c.PluginsOf
+	case a.ours:
+		return "plugins not looked at: nobody answers at " + a.addr
+	}
+	return "plugins not looked at: no --admin-listener is given"
+}
+
+// next names the commands that show more of what is wrong.
+func (c *clusterState) next() string {
+	see := []string{"lockstep cluster status"}
+	if len(c.FailedMirrors) > 0 {
+		see = append(see, "lockstep mirrors describe --failed")
+	}
+	if len(c.NotInSync) > 0 {
+		see = append(see, "lockstep mirrors describe")
+	}
+	if len(c.PluginsDown) > 0 {
+		see = append(see, "lockstep plugins list")
+	}
+	return "see " + strings.Join(see, ", ")
 }
 
 // unhealthy turns a failure to ask into the exit code of an unhealthy cluster;

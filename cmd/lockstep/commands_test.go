@@ -31,7 +31,7 @@ func TestMirrorsCommands(t *testing.T) {
 		return out, errs
 	}
 	do(c.Source, 0, "topics create orders orders-eu --partitions 2")
-	do(c.Destination, 1, "mirrors create dr --config retention.ms=1")
+	do(c.Destination, 2, "mirrors create dr --config retention.ms=1")
 	do(c.Destination, 0, "mirrors create dr --config bootstrap.servers="+c.SourceAddr)
 	do(c.Destination, 2, "mirrors add dr")
 	_, errs := do(c.Destination, 0, "mirrors add dr --topics orders.* --sync")
@@ -101,13 +101,17 @@ func TestCommandsOnABroker(t *testing.T) {
 	if p := topics[0].Partitions[2]; p.Leader < 0 || p.StartOffset != 0 || p.EndOffset != 0 || len(p.ISR) != 1 {
 		t.Errorf("partition %+v", p)
 	}
+	eventually(t, "the plugins serve and the cluster is healthy", 10*time.Second, func() bool {
+		code, out, _ := lockstep("cluster", "health", "--bootstrap-server", n.addr, "--admin-listener", n.admin)
+		return code == 0 && out == "healthy: 1 brokers, 5 partitions, plugins serve at "+n.admin+"\n"
+	})
 	out, _ = do(0, "cluster status --json --admin-listener "+n.admin)
 	var c clusterState
 	if err := json.Unmarshal([]byte(out), &c); err != nil || !c.Healthy || c.Topics != 2 || c.Partitions != 5 || len(c.Brokers) != 1 || !c.Brokers[0].Answers ||
 		c.Brokers[0].Produce != 14 || c.Brokers[0].Fetch != 20 || c.MirrorSync != 1 || c.Engine == "" || c.Controller < 0 || c.ClusterID == "" {
 		t.Errorf("err %v, %s", err, out)
 	}
-	if out, _ := do(0, "cluster health"); out != "healthy: 1 brokers, 5 partitions\n" {
+	if out, _ := do(0, "cluster health"); out != "healthy: 1 brokers, 5 partitions, plugins not looked at: no --admin-listener is given\n" {
 		t.Errorf("health: %q", out)
 	}
 	do(0, "metadata dump --admin-listener "+n.admin)

@@ -8,6 +8,14 @@ const (
 	maxInflated = 256 << 20
 	// stopWait is how long a stop waits for STOPPED unless told otherwise.
 	stopWait = 2 * time.Minute
+	// completeWait bounds what a completion asks of a cluster.
+	completeWait = time.Second
+	// watchMin is the shortest interval of a watch.
+	watchMin = 100 * time.Millisecond
+	// watchPatience bounds one look of a watch: then nobody answers.
+	watchPatience = 3 * time.Second
+	// progressStep is how many bytes pass between two looks at a progress bar.
+	progressStep = 1 << 20
 	// lockWait is how long a start waits for a directory that is in use.
 	lockWait = 3 * time.Second
 

@@ -41,7 +41,7 @@ func logFiles(path string) ([]string, error) {
 	for _, pattern := range []string{"*.log", "*/*.log"} {
 		found, err := filepath.Glob(filepath.Join(escapeGlob(path), pattern))
 		if err != nil {
-			return nil, cli.Fail("listing "+path, err, "")
+			return nil, cli.Fail("listing "+path, err, "check its permissions")
 		}
 		for _, f := range found {
 			if _, ok := baseOffset(f); ok {
@@ -80,7 +80,7 @@ func withFile(name string, f func(data []byte) error) error {
 	}
 	data, err := unix.Mmap(int(file.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
-		return cli.Fail("mapping "+name, err, "")
+		return cli.Fail("mapping "+name, err, "copy the file to a file system that maps files, and name the copy")
 	}
 	return errors.Join(f(data), unix.Munmap(data))
 }
@@ -165,9 +165,14 @@ func logDumpCommand(o *cli.Options) *cobra.Command {
 				return err
 			}
 			p := printer(cmd, o)
+			var bar *progress
+			if terminal(p.Out) == nil { // there, what is written shows how far it is
+				bar = newProgress(p, "dump", files)
+			}
+			defer bar.end()
 			for _, f := range files {
 				p.Line("%s", f)
-				if err := withFile(f, func(data []byte) error { return dumpFile(p, f, data, records) }); err != nil {
+				if err := withFile(f, func(data []byte) error { return dumpFile(p, f, data, records, bar) }); err != nil {
 					return err
 				}
 			}
@@ -177,9 +182,11 @@ func logDumpCommand(o *cli.Options) *cobra.Command {
 	return cmd
 }
 
-func dumpFile(p *cli.Printer, file string, data []byte, records bool) error {
+func dumpFile(p *cli.Printer, file string, data []byte, records bool, bar *progress) error {
+	defer bar.fileDone(len(data))
 	enc := json.NewEncoder(p.Out)
 	_, err := segment.Walk(data, func(pos int64, b wire.Batch) error {
+		bar.at(pos)
 		line := describeBatch(file, pos, b)
 		if records && line.CRC {
 			var err error

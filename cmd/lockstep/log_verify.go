@@ -38,18 +38,22 @@ being written looks torn.`,
 		Example: "  lockstep log verify /data/lockstep",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := printer(cmd, o)
-			v := verifier{result: verifyResult{Damage: []damage{}}}
+			var files []string
 			for _, dir := range args {
-				files, err := logFiles(dir)
+				found, err := logFiles(dir)
 				if err != nil {
 					return err
 				}
-				for _, f := range files {
-					if err := v.file(f); err != nil {
-						return err
-					}
+				files = append(files, found...)
+			}
+			v := verifier{result: verifyResult{Damage: []damage{}}, progress: newProgress(p, "verify", files)}
+			defer v.progress.end() // also when a file cannot be read
+			for _, f := range files {
+				if err := v.file(f); err != nil {
+					return err
 				}
 			}
+			v.progress.end()
 			return v.report(p)
 		}}
 }
@@ -59,6 +63,8 @@ type verifier struct {
 	result verifyResult
 	dir    string // of the last file
 	next   int64  // offset that must follow, -1 = any
+
+	progress *progress
 }
 
 func (v *verifier) report(p *cli.Printer) error {
@@ -85,6 +91,7 @@ func (v *verifier) file(name string) error {
 	}
 	v.result.Files++
 	return withFile(name, func(data []byte) error {
+		defer v.progress.fileDone(len(data))
 		base, ok := baseOffset(name)
 		if !ok {
 			base = v.next
@@ -114,6 +121,7 @@ func (v *verifier) walk(name string, data []byte) error {
 		v.result.Records += int64(b.RecordCount())
 		v.result.Bytes += int64(b.Size())
 		v.next = b.NextOffset()
+		v.progress.at(pos)
 		return nil
 	})
 	if errors.Is(err, errStop) {

@@ -33,33 +33,28 @@ func rootCommand() (root *cobra.Command, ran *bool) {
 acknowledges a record (acks=all) only when the in-sync replicas of this cluster and of
 every registered destination cluster hold it.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 10 unhealthy (cluster health).`,
+` + exitTable(exitCodes),
 		Example: `  lockstep broker --override log.dirs=/data/lockstep
   lockstep topics create orders --partitions 6
   lockstep demo`,
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, Args: noSuch, DisableFlagsInUseLine: true,
 		PersistentPreRun: func(*cobra.Command, []string) { *ran = true },
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	o.Bind(root)
 	root.AddCommand(brokerCommand(), demoCommand(), topicsCommand(o), mirrorsCommand(o), clusterCommand(o),
-		logCommand(o), metadataCommand(o), pluginsCommand(o), pluginCommand(), versionCommand(o))
-	root.CompletionOptions.HiddenDefaultCmd = true
+		logCommand(o), metadataCommand(o), pluginsCommand(o), pluginCommand(), versionCommand(o),
+		completionCommand(), manCommand(), exitCodesTopic())
+	root.SetHelpCommand(helpCommand())
+	tellUsage(root)
+	tellExits(root)
+	complete(root, o)
 	return root, ran
 }
 
 // printer writes where cmd writes.
 func printer(cmd *cobra.Command, o *cli.Options) *cli.Printer {
 	return &cli.Printer{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), JSON: o.JSON}
-}
-
-// group makes a command that only holds others.
-func group(use, short, example string, subs ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cli.Usage("%s: name what to do", cmd.CommandPath())
-		}}
-	cmd.AddCommand(subs...)
-	return cmd
 }
 
 // talk wraps the body of a command that needs a connection.

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,6 +53,9 @@ func askAdmin(ctx context.Context, addr, path string) (io.ReadCloser, error) {
 // sendAdmin posts JSON to a broker's admin listener, or gets a page if there is
 // nothing to post.
 func sendAdmin(ctx context.Context, addr, path string, data io.Reader) (io.ReadCloser, error) {
+	if err := checkAdmin(addr); err != nil {
+		return nil, err
+	}
 	method := http.MethodGet
 	if data != nil {
 		method = http.MethodPost
@@ -64,12 +69,46 @@ func sendAdmin(ctx context.Context, addr, path string, data io.Reader) (io.ReadC
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, cli.Fail("asking the admin listener", err, "see lockstep.admin.listener in the broker's configuration, and name it by --admin-listener")
+		var bare *url.Error
+		if errors.As(err, &bare) {
+			err = bare.Err // the rest repeats the address
+		}
+		return nil, cli.Fail("asking the admin listener at "+addr, err, "see lockstep.admin.listener in the broker's configuration, and name it by --admin-listener")
 	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 		resp.Body.Close()
-		return nil, cli.Fail("asking the admin listener", fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text))), "")
+		return nil, cli.Fail("asking the admin listener at "+addr, &refusal{resp.StatusCode, resp.Status, strings.TrimSpace(string(text))}, refusalSteps[resp.StatusCode])
 	}
 	return resp.Body, nil
+}
+
+// checkAdmin refuses what is no address.
+func checkAdmin(addr string) error {
+	if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
+		return cli.Usage("--admin-listener: %q is not HOST:PORT", addr)
+	}
+	return nil
+}
+
+// refusal is an answer of an admin listener that is not OK.
+type refusal struct {
+	code         int
+	status, text string
+}
+
+func (r *refusal) Error() string {
+	if r.code == http.StatusConflict { // in words for a person
+		return r.text
+	}
+	return r.status + ": " + r.text
+}
+
+// refusalSteps are what to do about a status.
+var refusalSteps = map[int]string{
+	http.StatusForbidden:        "run this on the broker's machine, with --admin-listener 127.0.0.1:PORT",
+	http.StatusNotFound:         "is that a broker's admin listener, of this release? See lockstep.admin.listener in its configuration",
+	http.StatusMethodNotAllowed: "is that a broker's admin listener, of this release? See lockstep.admin.listener in its configuration",
+	http.StatusBadRequest:       "run the broker and this command from one release",
+	http.StatusConflict:         "lockstep plugins list shows what serves",
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -40,7 +42,7 @@ func fetchJSON(ctx context.Context, admin, path string, into any) error {
 	}
 	defer body.Close()
 	if err := json.NewDecoder(body).Decode(into); err != nil {
-		return cli.Fail("reading the answer of the admin listener", err, "")
+		return cli.Fail("reading the answer of the admin listener", err, "run the broker and this command from one release")
 	}
 	return nil
 }
@@ -77,7 +79,7 @@ func postPlugins(ctx context.Context, p *cli.Printer, admin, path string, req sw
 	}
 	body, err := sendAdmin(ctx, admin, path, bytes.NewReader(data))
 	if err != nil {
-		return err
+		return swapRefused(req, err)
 	}
 	defer body.Close()
 	var v swapView
@@ -93,6 +95,25 @@ func postPlugins(ctx context.Context, p *cli.Printer, admin, path string, req sw
 		p.Line("  event %d, topic %s: old %s; new %s", d.Seq, d.Topic, d.Old, d.New)
 	}
 	return nil
+}
+
+// swapRefused says of a refusal that nothing has changed, and what to do.
+func swapRefused(req swapRequest, err error) error {
+	var no *refusal
+	if !errors.As(err, &no) || no.code != http.StatusConflict {
+		return err
+	}
+	what, do := "swapping "+string(req.Kind), "mend the program and swap again; the old one serves on"
+	if req.Path == "" {
+		what = "rolling back " + string(req.Kind)
+	}
+	switch no.text {
+	case host.ErrSwapping.Error():
+		do = "wait until lockstep plugins list shows SERVING alone"
+	case host.ErrNoPrevious.Error():
+		do = "name a program: lockstep plugins swap " + string(req.Kind) + " PATH"
+	}
+	return cli.Fail(what, no, do)
 }
 
 func pluginsSwap(o *cli.Options) *cobra.Command {

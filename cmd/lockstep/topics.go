@@ -11,8 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"lockstep/admin"
 	"lockstep/internal/cli"
 )
 
@@ -77,14 +79,15 @@ func topicsCreate(o *cli.Options) *cobra.Command {
 	var partitions int32
 	var replication int16
 	var configs []string
+	var set map[string]*string
 	cmd := &cobra.Command{Use: "create NAME...", Short: "Create topics", Args: cobra.MinimumNArgs(1),
 		Long:    "Create topics. Without --partitions and --replication-factor the broker's defaults hold.",
 		Example: "  lockstep topics create orders --partitions 6 --replication-factor 3 --config min.insync.replicas=2",
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			set, err = pairs(configs)
+			return err
+		},
 		RunE: talk(o, func(ctx context.Context, s *cli.Session, p *cli.Printer, args []string) error {
-			set, err := pairs(configs)
-			if err != nil {
-				return err
-			}
 			ctx, cancel := s.Within(ctx)
 			defer cancel()
 			got, err := s.Admin.CreateTopics(ctx, partitions, replication, set, args...)
@@ -109,7 +112,7 @@ func pairs(list []string) (map[string]*string, error) {
 	for _, s := range list {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok || name == "" {
-			return nil, cli.Usage("--config: %q is not NAME=VALUE", s)
+			return nil, cli.Usage("--config %q is not NAME=VALUE, such as retention.ms=86400000", s)
 		}
 		m[name] = &value
 	}
@@ -124,26 +127,37 @@ func answered(what string, err error, message string, found bool) error {
 	case err == nil:
 		return nil
 	case message != "":
-		return cli.Fail(what, errors.New(message), "")
+		return cli.Fail(what, errors.New(message), "") // our brokers' words end in what to do
 	}
-	return cli.Fail(what, err, "")
+	return cli.Fail(what, err, nextStep(err))
+}
+
+// nextStep is for an error of which the broker gave the code alone.
+func nextStep(err error) string {
+	var code *kerr.Error
+	if !errors.As(err, &code) {
+		return ""
+	}
+	return admin.NextStep(code.Code)
 }
 
 // each reports the outcome of every name: what was done on Out, errors on Err,
-// and fails if any failed.
+// and fails if any failed. The error of a single name is that of the command.
 func each(p *cli.Printer, names []string, done string, outcome func(name string) error) error {
 	type result struct {
 		Name  string `json:"name"`
 		Error string `json:"error,omitempty"`
 	}
 	list := []result{}
-	failed := 0
+	failed, last := 0, error(nil)
 	for _, n := range names {
 		r := result{Name: n}
 		if err := outcome(n); err != nil {
-			failed++
+			failed, last = failed+1, err
 			r.Error = err.Error()
-			p.Note("%v", err)
+			if len(names) > 1 {
+				p.Note("%v", err)
+			}
 		} else {
 			p.Line("%s %s", done, n)
 		}
@@ -154,10 +168,10 @@ func each(p *cli.Printer, names []string, done string, outcome func(name string)
 			return err
 		}
 	}
-	if failed > 0 {
-		return cli.Fail(fmt.Sprintf("%d of %d topics", failed, len(names)), errors.New("refused, see above"), "")
+	if failed > 0 && len(names) > 1 {
+		return cli.Fail(fmt.Sprintf("%d of %d topics", failed, len(names)), errors.New("refused"), "see above why, and what to do about it")
 	}
-	return nil
+	return last
 }
 
 func topicsDelete(o *cli.Options) *cobra.Command {
@@ -303,16 +317,19 @@ func configText(m map[string]string) string {
 func topicsAlter(o *cli.Options) *cobra.Command {
 	var partitions int
 	var configs, removed []string
+	var set map[string]*string
 	cmd := &cobra.Command{Use: "alter NAME...", Short: "Add partitions, set or remove settings", Args: cobra.MinimumNArgs(1),
 		Example: "  lockstep topics alter orders --partitions 12 --config retention.ms=86400000 --delete-config flush.ack",
-		RunE: talk(o, func(ctx context.Context, s *cli.Session, p *cli.Printer, args []string) error {
-			set, err := pairs(configs)
-			if err != nil {
+		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if set, err = pairs(configs); err != nil {
 				return err
 			}
 			if partitions == 0 && len(set)+len(removed) == 0 {
-				return cli.Usage("nothing to alter: give --partitions, --config or --delete-config")
+				return cli.Usage("%s: nothing to alter: give --partitions, --config or --delete-config", called(cmd))
 			}
+			return nil
+		},
+		RunE: talk(o, func(ctx context.Context, s *cli.Session, p *cli.Printer, args []string) error {
 			grown, err := growTopics(ctx, s, partitions, args)
 			if err != nil {
 				return err
