@@ -109,7 +109,11 @@ func (c *clusterState) lookAtMirrors(ctx context.Context, s *cli.Session) {
 		c.Unknown = append(c.Unknown, "mirrors: "+err.Error())
 		return
 	}
-	for _, m := range d.Mirrors {
+	c.judgeMirrors(d.Mirrors)
+}
+
+func (c *clusterState) judgeMirrors(mirrors []admin.DescribedMirror) {
+	for _, m := range mirrors {
 		for _, t := range m.Topics {
 			if t.Desired == admin.Sync && t.Effective != admin.Sync {
 				c.NotInSync = append(c.NotInSync, m.Name+"/"+t.Topic)

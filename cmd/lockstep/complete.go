@@ -63,6 +63,17 @@ func mirroredTopics(ctx context.Context, s *cli.Session, args []string) (names [
 	return names, err
 }
 
+// describedTopics are those too that have stopped.
+func describedTopics(ctx context.Context, s *cli.Session, args []string) (names []string, err error) {
+	d, err := s.Mirrors.DescribeMirrors(ctx, args...)
+	for _, m := range d.Mirrors {
+		for _, t := range m.Topics {
+			names = append(names, t.Topic)
+		}
+	}
+	return names, err
+}
+
 // sourceTopics are the topics of the source of the mirror that is named.
 func sourceTopics(ctx context.Context, s *cli.Session, args []string) ([]string, error) {
 	list, err := s.Mirrors.ListMirrors(ctx)
@@ -200,7 +211,7 @@ func complete(root *cobra.Command, o *cli.Options) {
 		{"topics create", "config"}: settings(config.TopicNames()), {"topics alter", "config"}: settings(config.TopicNames()),
 		{"topics alter", "delete-config"}: words(config.TopicNames()...),
 		{"mirrors add", "topics"}:         listOf(o, sourceTopics), {"mirrors alter", "topics"}: listOf(o, mirroredTopics), {"mirrors stop", "topics"}: listOf(o, mirroredTopics),
-		{"mirrors describe", "topics"}: listOf(o, mirroredTopics), {"mirrors release-sync", "topics"}: listOf(o, registered(true)),
+		{"mirrors describe", "topics"}: listOf(o, describedTopics), {"mirrors release-sync", "topics"}: listOf(o, registered(true)),
 	}
 	for path, f := range arguments {
 		at(root, path).ValidArgsFunction = f

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,6 +55,22 @@ var exitsOf = map[string][]exit{
 	"lockstep plugins swap": {
 		{0, "the new program serves"},
 		{cli.ExitFailed, "refused; the old program serves on"}},
+}
+
+// exitsFor are the codes a command ends with: its own, and those of all
+// commands that it has no word for. The program and the topic have them all.
+func exitsFor(c *cobra.Command) []exit {
+	own := exitsOf[c.CommandPath()]
+	list := slices.Clone(own)
+	for _, e := range exitCodes {
+		its := slices.ContainsFunc(own, func(o exit) bool { return o.code == e.code })
+		general := e.code != cli.ExitUnhealthy || !c.HasParent() || !c.Runnable()
+		if !its && general {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b exit) int { return a.code - b.code })
+	return list
 }
 
 // exitTable is codes as text.

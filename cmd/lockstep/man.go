@@ -66,6 +66,9 @@ func manPage(c *cobra.Command) []byte {
 		p.section("SYNOPSIS")
 		p.line(".B %s", roffText(c.UseLine()))
 	}
+	if c.HasAvailableSubCommands() {
+		p.line(".br\n.B %s COMMAND", roffText(c.CommandPath()))
+	}
 	p.section("DESCRIPTION")
 	p.prose(c)
 	if c.HasAvailableSubCommands() || c.HasHelpSubCommands() {
@@ -76,10 +79,14 @@ func manPage(c *cobra.Command) []byte {
 			}
 		}
 	}
-	p.flags("OPTIONS", c.NonInheritedFlags().FlagUsages())
-	p.flags("GLOBAL OPTIONS", c.InheritedFlags().FlagUsages())
+	if c.Runnable() {
+		p.flags("OPTIONS", c.NonInheritedFlags().FlagUsages())
+		p.flags("GLOBAL OPTIONS", c.InheritedFlags().FlagUsages())
+	}
 	p.section("EXIT STATUS")
-	p.exits(exitsOf[c.CommandPath()])
+	for _, e := range exitsFor(c) {
+		p.entry(fmt.Sprint(e.code), e.when)
+	}
 	p.section("EXAMPLES")
 	p.verbatim(c.Example)
 	p.section("SEE ALSO")
@@ -155,21 +162,6 @@ func (p *roff) flags(section, usages string) {
 	for _, l := range strings.Split(strings.TrimRight(usages, "\n"), "\n") {
 		name, text, _ := strings.Cut(strings.TrimSpace(l), "   ")
 		p.entry(name, strings.TrimSpace(text))
-	}
-}
-
-// exits lists a command's own codes, and those of all commands it has no word
-// for.
-func (p *roff) exits(own []exit) {
-	said := map[int]bool{}
-	for _, e := range own {
-		p.entry(fmt.Sprint(e.code), e.when)
-		said[e.code] = true
-	}
-	for _, e := range exitCodes {
-		if !said[e.code] && e.code != cli.ExitUnhealthy {
-			p.entry(fmt.Sprint(e.code), e.when)
-		}
 	}
 }
 
