@@ -33,7 +33,8 @@ type pluginView struct {
 	Last     string   `json:"last,omitempty"`
 }
 
-// swapRequest asks for another program; swapView says what came of it.
+// swapRequest asks for another program, the default policy without a path;
+// swapView says what came of it.
 type swapRequest struct {
 	Kind   sdk.Kind `json:"kind"`
 	Path   string   `json:"path"`
@@ -143,9 +144,12 @@ func (b *broker) swapPlugin(w http.ResponseWriter, r *http.Request) {
 	}
 	began := time.Now()
 	var rep host.Report
-	if r.URL.Path == "/plugins/rollback" {
+	switch {
+	case r.URL.Path == "/plugins/rollback":
 		rep = s.Rollback(r.Context())
-	} else {
+	case req.Path == "":
+		rep = s.Swap(r.Context(), b.plugins.standard(req.Kind))
+	default:
 		rep = s.Swap(r.Context(), host.Spec{Path: req.Path, SHA256: req.SHA256})
 	}
 	if rep.Err != nil {

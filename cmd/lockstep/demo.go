@@ -22,6 +22,7 @@ import (
 const (
 	demoTopic      = "orders"
 	demoMirror     = "dr"
+	demoSwapTopic  = "payments" // whose promotions the swapped plugin decides
 	demoPartitions = 3
 	demoRecord     = 1 << 10
 	demoSingles    = 25 // records sent one at a time, for ack_p50_ms
@@ -37,6 +38,10 @@ type demoOptions struct {
 	reactors int
 	engine   string
 	seed     uint64
+
+	destinations int
+	plugin       string
+	swapTo       swapRequest // by plugin
 }
 
 func demoCommand() *cobra.Command {
@@ -49,6 +54,13 @@ rest to the destination; read everything back and compare it byte by byte.
 
 The last line is PASS or FAIL with the counts. ack_p50_ms is the median of the first 25
 records, which are sent one at a time; rtt_ms is measured by echoes through the same line.
+
+While records flow, before the kill, the promotion plugin of the destination is swapped: by
+the program of plugins/examples if it lies beside this one, else by another process of the
+default policy. A second topic is taken to SYNC before the swap and after it, so that there is something
+to decide; its verdicts are shown. With --destinations 2 both sites hold each acknowledged
+record, and the fail-over goes to the one that is furthest ahead.
+
 With --async nothing waits for the destination: the same test then sees the loss. Flushes
 are as the broker's default, flush.ack=appended: the site dies, the machine does not.
 
@@ -56,7 +68,8 @@ Everything it starts ends with it, and its directory is removed, however it ends
 		Example: `  lockstep demo
   lockstep demo --rtt 100ms --records 50000
   lockstep demo --async              # the control: FAIL with lost > 0
-  lockstep demo --kill destination`,
+  lockstep demo --kill destination
+  lockstep demo --destinations 2`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), o, cmd.OutOrStdout()) }}
 	f := cmd.Flags()
 	f.DurationVar(&o.rtt, "rtt", 40*time.Millisecond, "round trip of the line")
@@ -66,6 +79,8 @@ Everything it starts ends with it, and its directory is removed, however it ends
 	f.BoolVar(&o.keep, "keep", false, "keep the directory with data and logs")
 	f.IntVar(&o.reactors, "reactors", 0, "ring threads of each broker, 0 = the default")
 	f.StringVar(&o.engine, "engine", "auto", "engine of both brokers: auto, io_uring or portable")
+	f.IntVar(&o.destinations, "destinations", 1, "destinations, 1 or 2, each behind a line of its own")
+	f.StringVar(&o.plugin, "plugin", demoPluginAuto, "promotion plugin to swap to before the kill: a program, default, none, or auto")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the records' bytes, 0 = from the clock")
 	return cmd
 }
@@ -74,12 +89,20 @@ func (o *demoOptions) check() error {
 	switch {
 	case o.kill != "source" && o.kill != "destination" && o.kill != "none":
 		return cli.Usage("--kill is source, destination or none, not %q", o.kill)
-	case o.records < 4*demoSingles || o.records > demoMaxRecords:
-		return cli.Usage("--records is from %d to %d", 4*demoSingles, demoMaxRecords)
+	case o.records < 2*demoWindow || o.records > demoMaxRecords:
+		return cli.Usage("--records is from %d to %d", 2*demoWindow, demoMaxRecords)
 	case o.rtt < 0 || o.rtt > demoMaxRTT:
 		return cli.Usage("--rtt is from 0 to %v", demoMaxRTT)
+	case o.destinations < 1 || o.destinations > 2:
+		return cli.Usage("--destinations is 1 or 2")
+	case o.destinations > 1 && o.kill != "source":
+		return cli.Usage("--destinations 2 goes with --kill source: it shows which of the two takes over")
 	case o.async && o.kill == "destination":
 		return cli.Usage("--async with --kill destination shows nothing: nobody waits for the destination")
+	}
+	var err error
+	if o.swapTo, err = demoPlugin(o.plugin); err != nil {
+		return cli.Fail("--plugin", err, "build the examples by `make build`, or say default")
 	}
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano())
@@ -145,7 +168,11 @@ func (d *demo) table() {
 func (d *demo) run(ctx context.Context) (err error) {
 	overrides := []string{"lockstep.io.engine=" + d.o.engine, fmt.Sprintf("lockstep.io.reactors=%d", d.o.reactors)}
 	fmt.Fprintf(d.out, "seed %d: %d records of 1 KiB, round trip %v, kill %s, %s\n", d.o.seed, d.o.records, d.o.rtt, d.o.kill, d.mode())
-	c, err := testcluster.Start(ctx, testcluster.Options{Keep: d.o.keep, RTT: d.o.rtt, Overrides: overrides})
+	more := make([]time.Duration, d.o.destinations-1)
+	for i := range more {
+		more[i] = d.o.rtt * 3 / 4 // nearer: it is ahead of the first when the source dies
+	}
+	c, err := testcluster.Start(ctx, testcluster.Options{Keep: d.o.keep, RTT: d.o.rtt, More: more, Overrides: overrides})
 	if err != nil {
 		return err
 	}
@@ -157,6 +184,9 @@ func (d *demo) run(ctx context.Context) (err error) {
 		}
 	}()
 	d.step("source (pid %d) and destination (pid %d) are up, engine %s", c.Source.Pid(), c.Destination.Pid(), c.Source.Engine(ctx))
+	for _, s := range c.More {
+		d.step("%s (pid %d) is up, behind a line of %v", s.Name, s.Pid(), d.o.rtt*3/4)
+	}
 	if err := d.echo(); err != nil {
 		return err
 	}

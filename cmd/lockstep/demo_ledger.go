@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -27,6 +28,8 @@ type demoLedger struct {
 	singles []time.Duration // acknowledgements of records sent one at a time
 	half    chan struct{}   // closed at half of the records, with some under way
 	failed  error           // the first error of a record since the last clear
+
+	pace atomic.Int64 // ns between two records
 }
 
 func newDemoLedger(records int, seed uint64) *demoLedger {
@@ -165,6 +168,7 @@ func (l *demoLedger) produce(ctx context.Context, cl *kgo.Client, list []int, st
 		if cut {
 			break
 		}
+		time.Sleep(time.Duration(l.pace.Load()))
 		l.sent()
 		cl.Produce(ctx, l.record(i), func(_ *kgo.Record, err error) {
 			l.answer(i, err)

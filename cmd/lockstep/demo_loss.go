@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"syscall"
 	"time"
 
@@ -56,6 +57,8 @@ func (d *demo) loseSource(ctx context.Context) error {
 	defer cl.Close()
 	stop := make(chan struct{})
 	killed := make(chan string, 1)
+	swapped := make(chan error, 1)
+	go func() { swapped <- d.swap(ctx) }()
 	// Answers come in bursts a round trip apart; anywhere between two of them
 	// is a moment to die in. ASYNC answers do not wait for the line.
 	wait := time.Duration(0)
@@ -63,13 +66,19 @@ func (d *demo) loseSource(ctx context.Context) error {
 		wait = time.Duration(rand.New(rand.NewPCG(d.o.seed, 0)).Int64N(int64(d.o.rtt) + 1))
 	}
 	go func() {
-		select {
-		case <-d.led.half:
-			time.Sleep(wait)
-		case <-ctx.Done():
+		bad := <-swapped
+		if bad == nil {
+			select {
+			case <-d.led.half:
+				time.Sleep(wait)
+			case <-ctx.Done():
+			}
 		}
 		d.c.Source.Signal(syscall.SIGKILL)
-		d.c.Link.Cut()
+		for _, s := range d.c.Sites() {
+			s.Link.Cut()
+		}
+		swapped <- bad
 		killed <- fmt.Sprintf("source killed and line cut: %d acknowledged, %d in flight", d.led.ackedCount(), d.led.inFlight())
 		close(stop)
 	}()
@@ -80,16 +89,59 @@ func (d *demo) loseSource(ctx context.Context) error {
 	if !errors.Is(err, errCut) || ctx.Err() != nil {
 		return errors.Join(errors.New("the kill did not fall into the run"), err, ctx.Err())
 	}
+	if err := <-swapped; err != nil {
+		return fmt.Errorf("swapping the promotion plugin: %w", err)
+	}
 	_ = d.led.failure() // what was in flight has failed, as it should
-	if err := d.failOver(ctx); err != nil {
+	n, err := d.furthest(ctx)
+	if err != nil {
 		return err
 	}
-	return d.finish(ctx, d.c.Destination)
+	to := d.c.Sites()[n]
+	if err := d.failOver(ctx, to, testcluster.MirrorName(demoMirror, n)); err != nil {
+		return err
+	}
+	return d.finish(ctx, to.Broker)
 }
 
-// failOver stops the mirror and waits for STOPPED.
-func (d *demo) failOver(ctx context.Context) error {
-	dst, m, err := d.c.Destination.Session(ctx)
+// furthest is the destination that is furthest ahead, by the last epoch of the
+// source that its log follows, then by the end of its log.
+func (d *demo) furthest(ctx context.Context) (best int, err error) {
+	sites := d.c.Sites()
+	if len(sites) == 1 {
+		return 0, nil
+	}
+	var most [2]int64
+	for n, s := range sites {
+		dst, m, err := s.Session(ctx)
+		if err != nil {
+			return 0, err
+		}
+		got, err := m.S.Mirrors.DescribeMirrors(ctx, testcluster.MirrorName(demoMirror, n))
+		dst.Close()
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		var has [2]int64
+		for _, x := range got.Mirrors {
+			for _, t := range x.Topics {
+				for _, p := range t.Partitions {
+					has[0], has[1] = has[0]+int64(p.LastSourceEpoch), has[1]+p.DestinationOffset
+				}
+			}
+		}
+		d.step("%s holds %d records of %s", s.Name, has[1], demoTopic)
+		if n == 0 || slices.Compare(has[:], most[:]) > 0 {
+			best, most = n, has
+		}
+	}
+	d.step("%s is furthest ahead: it takes over", sites[best].Name)
+	return best, nil
+}
+
+// failOver stops the mirror at a site and waits for STOPPED.
+func (d *demo) failOver(ctx context.Context, to testcluster.Site, mirror string) error {
+	dst, m, err := to.Session(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,10 +150,10 @@ func (d *demo) failOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.Stop(ctx, demoMirror, all, stopWait); err != nil {
+	if err := m.Stop(ctx, mirror, all, stopWait); err != nil {
 		return err
 	}
-	d.step("failed over: all %d partitions are STOPPED and writable at the destination", demoPartitions)
+	d.step("failed over: all %d partitions are STOPPED and writable at %s", demoPartitions, to.Name)
 	return nil
 }
 
@@ -115,9 +167,9 @@ func (d *demo) finish(ctx context.Context, b *testcluster.Broker) error {
 	defer cl.Close()
 	before := d.led.ackedCount()
 	if err := d.led.produce(ctx, cl, rest, nil, d.out); err != nil {
-		return fmt.Errorf("writing the rest to the %s: %w", b.Name, err)
+		return fmt.Errorf("writing the rest to %s: %w", b.Name, err)
 	}
-	d.step("the other %d records are written to the %s; none of the %d acknowledged ones was sent again", len(rest), b.Name, before)
+	d.step("the other %d records are written to %s; none of the %d acknowledged ones was sent again", len(rest), b.Name, before)
 	return d.compare(ctx, b)
 }
 

@@ -67,12 +67,20 @@ func (d *demoRun) end(t *testing.T, code int, files bool) (last string) {
 var demoPass = regexp.MustCompile(`^PASS acked=8000 lost=0 corrupted=0 out_of_order=0 ack_p50_ms=\d+\.\d rtt_ms=4\d$`)
 
 func TestDemoLosesNothing(t *testing.T) {
-	for _, args := range [][]string{{"--reactors", "1"}, {"--reactors", "3", "--engine", "portable"}, {"--kill", "destination"}, {"--kill", "none"}} {
+	for _, args := range [][]string{{"--reactors", "1"}, {"--reactors", "3", "--engine", "portable"}, {"--kill", "destination"}, {"--kill", "none"}, {"--destinations", "2", "--plugin", "none"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel() // most of it waits for the line
 			d := startDemo(t, append(args, "--records", "8000")...)
-			if last := d.end(t, 0, false); !demoPass.MatchString(last) {
-				t.Errorf("last line %q:\n%s", last, d.out.String())
+			last := d.end(t, 0, false)
+			out := d.out.String()
+			if !demoPass.MatchString(last) {
+				t.Errorf("last line %q:\n%s", last, out)
+			}
+			if args[0] == "--reactors" && (!strings.Contains(out, "promotion plugin swapped") || strings.Count(out, "payments: default 1 wishes register (every partition is in step): accepted") != 4) {
+				t.Errorf("the swap and its verdicts are not shown:\n%s", out)
+			}
+			if args[0] == "--destinations" && !strings.Contains(out, "is furthest ahead: it takes over") {
+				t.Errorf("nobody was chosen:\n%s", out)
 			}
 		})
 	}

@@ -23,6 +23,9 @@ const (
 	demoLimit = 115 * time.Second
 	// demoWindow is how many records are under way at most.
 	demoWindow = 1000
+	// demoSwapTime is how long the first half of the records takes while a
+	// plugin is swapped.
+	demoSwapTime = 8 * time.Second
 	// demoMaxRecords bounds --records.
 	demoMaxRecords = 10_000_000
 	// demoMaxRTT bounds --rtt.

@@ -55,7 +55,14 @@ func pluginCommand() *cobra.Command {
 // pluginSet is the supervisors of a broker's plugins.
 type pluginSet struct {
 	of      map[sdk.Kind]*host.Supervisor
+	self    string // SHA-256 of the file this process runs
 	sockets string
+}
+
+// standard is the default policy: the file this process runs, also after an
+// upgrade has replaced it.
+func (p *pluginSet) standard(kind sdk.Kind) host.Spec {
+	return host.Spec{Path: thisFile, Args: []string{"plugin", string(kind)}, SHA256: p.self}
 }
 
 // openPlugins makes the supervisors; run starts the processes.
@@ -68,13 +75,13 @@ func (b *broker) openPlugins() error {
 	if err != nil {
 		return fmt.Errorf("plugins: %w", err)
 	}
-	b.plugins = &pluginSet{of: map[sdk.Kind]*host.Supervisor{}, sockets: sockets}
+	b.plugins = &pluginSet{of: map[sdk.Kind]*host.Supervisor{}, self: self, sockets: sockets}
 	for _, kind := range kinds {
 		log, err := host.OpenLogFile(filepath.Join(b.cfg.LogDirs[0], pluginLogs, string(kind)+".log"))
 		if err != nil {
 			return fmt.Errorf("plugins: %w", err)
 		}
-		o := host.Options{Kind: kind, Spec: host.Spec{Path: thisFile, Args: []string{"plugin", string(kind)}, SHA256: self}, Log: b.log}
+		o := host.Options{Kind: kind, Spec: b.plugins.standard(kind), Log: b.log}
 		own := map[sdk.Kind]config.Plugin{sdk.Coordinator: b.cfg.PluginCoordinator, sdk.Promotion: b.cfg.PluginPromotion, sdk.Release: b.cfg.PluginRelease}[kind]
 		if own.Path != "" {
 			standard := o.Spec

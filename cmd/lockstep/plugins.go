@@ -123,6 +123,9 @@ func pluginsSwap(o *cli.Options) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if args[1] == "default" {
+			return postPlugins(ctx, p, admin, "/plugins/swap", swapRequest{Kind: kind})
+		}
 		path, err := filepath.Abs(args[1])
 		if err != nil {
 			return err
@@ -136,10 +139,11 @@ func pluginsSwap(o *cli.Options) *cobra.Command {
 	}, &cobra.Command{Use: "swap KIND PATH", Short: "Put another program in the place of a plugin", Args: cobra.ExactArgs(2),
 		Long: `Start the program beside the plugin that serves, show both the same events for 2 seconds, then
 let the new one serve: the fence is raised, so nothing the old one still wishes counts. Ends
-within 30 seconds of it bring the old program back. KIND is coordinator, promotion or release.
+within 30 seconds of it bring the old program back. KIND is coordinator, promotion or release. PATH is a program
+of the broker's machine, or the word default for the policy inside the broker.
 
 The swap lasts until the broker stops; lockstep.plugin.KIND.path and .sha256 keep it.`,
-		Example: "  lockstep plugins swap promotion ./my-promotion\n  lockstep plugins swap release /opt/plugins/autorelease --sha256 9f86d0…"})
+		Example: "  lockstep plugins swap promotion ./my-promotion\n  lockstep plugins swap release /opt/plugins/autorelease --sha256 9f86d0…\n  lockstep plugins swap promotion default"})
 	cmd.Flags().StringVar(&sum, "sha256", "", "SHA-256 of the program in hex; empty = of the file as it is now")
 	return cmd
 }

@@ -19,7 +19,7 @@ import (
 
 // Broker is a broker process, running or not.
 type Broker struct {
-	Name  string // source or destination
+	Name  string // source, destination, destination-2
 	Addr  string // of the CLIENT listener
 	Admin string // of the admin listener
 	Data  string // log directory

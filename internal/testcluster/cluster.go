@@ -18,15 +18,23 @@ import (
 
 // Options say what to start.
 type Options struct {
-	Binary      string        // the lockstep program; empty = this program itself
-	Dir         string        // parent of the data directory; empty = the system's
-	Keep        bool          // Close leaves the directory
-	RTT         time.Duration // of the link; 0 with NoLink
-	NoLink      bool          // the destination reaches the source directly
-	Overrides   []string      // settings of both brokers, NAME=VALUE
-	Source      []string      // settings of the source alone
-	Destination []string      // settings of the destination alone
-	LogLevel    string        // of both brokers; empty = info
+	Binary      string          // the lockstep program; empty = this program itself
+	Dir         string          // parent of the data directory; empty = the system's
+	Keep        bool            // Close leaves the directory
+	RTT         time.Duration   // of the link; 0 with NoLink
+	NoLink      bool            // the destination reaches the source directly
+	More        []time.Duration // a further destination for each, behind a link of this round trip
+	Overrides   []string        // settings of all brokers, NAME=VALUE
+	Source      []string        // settings of the source alone
+	Destination []string        // settings of the destinations alone
+	LogLevel    string          // of all brokers; empty = info
+}
+
+// Site is a destination and the link to it.
+type Site struct {
+	*Broker
+	Link       *wanlink.Link
+	SourceAddr string // where it finds the source
 }
 
 // Cluster is a source, a destination and the link between them.
@@ -34,11 +42,12 @@ type Cluster struct {
 	Source, Destination *Broker
 	Link                *wanlink.Link // nil with NoLink
 	SourceAddr          string        // where the destination finds the source
+	More                []Site        // further destinations
 	Dir                 string
 	keep                bool
 }
 
-// Start starts both brokers. What it has begun ends on an error. A port that
+// Start starts all brokers. What it has begun ends on an error. A port that
 // was free and is taken when the broker wants it is no error: it begins anew.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	for try := 1; ; try++ {
@@ -63,7 +72,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	ports, err := freePorts(5)
+	ports, err := freePorts(5 + 3*len(o.More))
 	if err != nil {
 		return err
 	}
@@ -75,19 +84,45 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 		}
 		c.SourceAddr = c.Link.Addr()
 	}
-	c.Source = c.broker(o, "source", ports[0], ports[2], append([]string{
-		"listeners=CLIENT://" + ports[0] + ",WAN://" + wan,
-		"advertised.listeners=CLIENT://" + ports[0] + ",WAN://" + c.SourceAddr,
-		"listener.security.protocol.map=CLIENT:PLAINTEXT,WAN:PLAINTEXT",
-		"inter.broker.listener.name=CLIENT"}, o.Source...))
-	c.Destination = c.broker(o, "destination", ports[3], ports[4], append([]string{
-		"listeners=CLIENT://" + ports[3],
-		"listener.security.protocol.map=CLIENT:PLAINTEXT",
-		"inter.broker.listener.name=CLIENT"}, o.Destination...))
-	if err := c.Source.Start(ctx); err != nil {
-		return err
+	listens, says, protocols := "CLIENT://"+ports[0]+",WAN://"+wan, "CLIENT://"+ports[0]+",WAN://"+c.SourceAddr, "CLIENT:PLAINTEXT,WAN:PLAINTEXT"
+	for i, rtt := range o.More {
+		p, name := ports[5+3*i:], fmt.Sprintf("WAN%d", i+2)
+		link, err := wanlink.Listen("127.0.0.1:0", p[0], wanlink.Options{RTT: rtt})
+		if err != nil {
+			return err
+		}
+		listens, says, protocols = listens+","+name+"://"+p[0], says+","+name+"://"+link.Addr(), protocols+","+name+":PLAINTEXT"
+		c.More = append(c.More, Site{c.destination(o, fmt.Sprintf("destination-%d", i+2), p[1], p[2]), link, link.Addr()})
 	}
-	return c.Destination.Start(ctx)
+	c.Source = c.broker(o, "source", ports[0], ports[2], append([]string{"listeners=" + listens, "advertised.listeners=" + says,
+		"listener.security.protocol.map=" + protocols, "inter.broker.listener.name=CLIENT"}, o.Source...))
+	c.Destination = c.destination(o, "destination", ports[3], ports[4])
+	for _, b := range c.brokers() {
+		if err := b.Start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sites are all destinations, the first one first.
+func (c *Cluster) Sites() []Site {
+	return append([]Site{{c.Destination, c.Link, c.SourceAddr}}, c.More...)
+}
+
+// brokers are those that there are already.
+func (c *Cluster) brokers() (all []*Broker) {
+	for _, b := range append([]Site{{Broker: c.Source}}, c.Sites()...) {
+		if b.Broker != nil {
+			all = append(all, b.Broker)
+		}
+	}
+	return all
+}
+
+func (c *Cluster) destination(o Options, name, addr, admin string) *Broker {
+	return c.broker(o, name, addr, admin, append([]string{"listeners=CLIENT://" + addr,
+		"listener.security.protocol.map=CLIENT:PLAINTEXT", "inter.broker.listener.name=CLIENT"}, o.Destination...))
 }
 
 func (c *Cluster) broker(o Options, name, addr, admin string, settings []string) *Broker {
@@ -122,16 +157,16 @@ func freePorts(n int) ([]string, error) {
 	return nil, fmt.Errorf("no %d free ports from %d to %d in %d tries", n, portMin, portMax, portTries)
 }
 
-// Close kills both brokers, closes the link and removes the directory.
+// Close kills all brokers, closes the links and removes the directory.
 func (c *Cluster) Close() error {
-	for _, b := range []*Broker{c.Source, c.Destination} {
-		if b != nil {
-			b.Kill()
-		}
+	for _, b := range c.brokers() {
+		b.Kill()
 	}
 	var errs []error
-	if c.Link != nil {
-		errs = append(errs, c.Link.Close())
+	for _, s := range c.Sites() {
+		if s.Link != nil {
+			errs = append(errs, s.Link.Close())
+		}
 	}
 	if c.Dir != "" && !c.keep {
 		errs = append(errs, os.RemoveAll(c.Dir))

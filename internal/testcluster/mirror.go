@@ -34,8 +34,9 @@ func (t Topic) Type() string {
 	return "ASYNC"
 }
 
-// Add makes the topic at the source, the mirror at the destination, and adds
-// the one to the other. It returns the topic's id.
+// Add makes the topic at the source, the mirror at each destination, and adds
+// the one to the other. It returns the topic's id. The mirror has the same name
+// at each destination but with a number after the first.
 func (c *Cluster) Add(ctx context.Context, t Topic) (id [16]byte, err error) {
 	src, _, err := c.Source.Session(ctx)
 	if err != nil {
@@ -46,28 +47,53 @@ func (c *Cluster) Add(ctx context.Context, t Topic) (id [16]byte, err error) {
 	if err != nil {
 		return id, cli.Fail("creating topic "+t.Name, err, "")
 	}
-	dst, m, err := c.Destination.Session(ctx)
-	if err != nil {
-		return id, err
-	}
-	defer dst.Close()
-	if err := m.CreateWith(ctx, t.Mirror, map[string]string{"bootstrap.servers": c.SourceAddr}); err != nil {
-		return id, err
-	}
 	only, err := cli.ParsePatterns(t.Name)
 	if err != nil {
 		return id, err
 	}
-	return made.ID, m.Add(ctx, t.Mirror, only, t.Sync)
+	return made.ID, c.each(ctx, t, func(m *cli.Mirrors, s Site, name string) error {
+		if err := m.CreateWith(ctx, name, map[string]string{"bootstrap.servers": s.SourceAddr}); err != nil {
+			return err
+		}
+		return m.Add(ctx, name, only, t.Sync)
+	})
 }
 
-// Await waits until the topic is mirrored on all partitions and its type is in
-// effect.
-func (c *Cluster) Await(ctx context.Context, t Topic) error {
-	dst, m, err := c.Destination.Session(ctx)
+// MirrorName is what a topic's mirror is called at the n-th destination, from 0.
+func MirrorName(name string, n int) string {
+	if n == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s-%d", name, n+1)
+}
+
+// Alter changes the wanted type of a mirrored topic at every destination.
+func (c *Cluster) Alter(ctx context.Context, t Topic) error {
+	only, err := cli.ParsePatterns(t.Name)
 	if err != nil {
 		return err
 	}
-	defer dst.Close()
-	return m.Await(ctx, t.Mirror, t.Name, t.Type())
+	return c.each(ctx, t, func(m *cli.Mirrors, _ Site, name string) error { return m.Alter(ctx, name, only, t.Sync) })
+}
+
+// Await waits until the topic is mirrored on all partitions and its type is in
+// effect, at every destination.
+func (c *Cluster) Await(ctx context.Context, t Topic) error {
+	return c.each(ctx, t, func(m *cli.Mirrors, _ Site, name string) error { return m.Await(ctx, name, t.Name, t.Type()) })
+}
+
+// each runs f for every destination in turn.
+func (c *Cluster) each(ctx context.Context, t Topic, f func(m *cli.Mirrors, s Site, name string) error) error {
+	for i, s := range c.Sites() {
+		dst, m, err := s.Session(ctx)
+		if err != nil {
+			return err
+		}
+		err = f(m, s, MirrorName(t.Mirror, i))
+		dst.Close()
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}
+	return nil
 }
