@@ -62,16 +62,16 @@ func TestWatch(t *testing.T) {
 	begin(&text, &textErr)
 	begin(&lines, &linesErr, "--json")
 	begin(tty.slave, nil)
-	eventually(t, "each has shown several times", 10*time.Second, func() bool {
+	eventually(t, "each has shown several times", 30*time.Second, func() bool {
 		return strings.Count(text.String(), "\nNo mirror partitions found\n") > 2 && strings.Count(lines.String(), "\n") > 2 && strings.Count(tty.shown(), "\x1b[H") > 2
 	})
 	n.crash()
-	eventually(t, "each has said that nobody answers", 10*time.Second, func() bool {
+	eventually(t, "each has said that nobody answers", 30*time.Second, func() bool {
 		return strings.Contains(textErr.String(), "asking again every 100ms, until Ctrl-C") && strings.Contains(lines.String(), `"error":`) && strings.Contains(tty.shown(), "NO ANSWER since ")
 	})
 	n.start()
 	before := strings.Count(lines.String(), `"registrations":[]`)
-	eventually(t, "each shows again", 10*time.Second, func() bool {
+	eventually(t, "each shows again", 30*time.Second, func() bool {
 		s := tty.shown()
 		last := s[strings.LastIndex(s, "\x1b[H"):]
 		return strings.Contains(textErr.String(), "it answers again") && strings.Count(lines.String(), `"registrations":[]`) > before && !strings.Contains(last, "NO ANSWER") && strings.HasSuffix(last, "\x1b[J")
