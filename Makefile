@@ -10,7 +10,7 @@ COMMIT  := $(shell git describe --always --dirty 2>/dev/null)
 LDFLAGS := -X main.commit=$(COMMIT)
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim bench generate generate-plugin size demo demo-control e2e e2e-race test-giouring pause kill-source kill-control kafka ack malformed planted ci lint clean
+.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim bench generate generate-plugin size demo demo-control e2e e2e-race test-giouring pause kill-source kill-control kafka ack malformed planted man ci lint clean
 
 help: ## print this table
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ malformed: build ## 100,000 malformed frames to a broker of each engine; memory,
 
 ack: build ## acknowledgement latency of one idle record: 40 ms link, and none, medians of 5 runs
 	$(GO) test ./cmd/lockstep -run 'TestAckLatency' -v -timeout 900s -ack.runs=5
+
+man: build ## the manual in bin/man, a page a command, from the tree of commands
+	./$(BIN)/lockstep man --dir $(BIN)/man
 
 ci: lint test race fuzz-smoke ## what .ci/run calls: it runs the README's `make test` as it stands
 
