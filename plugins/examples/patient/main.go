@@ -1,3 +1,4 @@
+// Patient is a promotion policy in a program of its own.
 package main
 
 import "lockstep/plugins/sdk"
