@@ -14,19 +14,18 @@ type Ring struct {
 	q    queues
 	pool *Pool
 
-	ops               []inflight
-	freeOps           []int32
-	sends             sendArea
-	bufRing           []byte
-	bufTail           uint32
-	shared            *sharedPage
-	wake              waker
-	wakeArmed         bool
-	turnSends         int
-	turnBytes         int
-	failed            []Event // ops that failed before the kernel saw them
-	starved           []Op    // receives that found no provided buffer
-	rawTurns, allTurn uint64
+	ops       []inflight
+	freeOps   []int32
+	sends     sendArea
+	bufRing   []byte
+	bufTail   uint32
+	shared    *sharedPage
+	wake      waker
+	wakeArmed bool
+	turnSends int
+	turnBytes int
+	failed    []Event // ops that failed before the kernel saw them
+	starved   []Op    // receives that found no provided buffer
 }
 
 // sharedPage is what the kernel reads and writes beside rings and buffers,
@@ -138,9 +137,7 @@ func (r *Ring) Turn(events []Event, wait time.Duration) ([]Event, error) {
 	r.failed = r.failed[:0]
 	raw := r.turnSends <= rawSendsMax && r.turnBytes <= rawBytesMax
 	r.turnSends, r.turnBytes = 0, 0
-	r.allTurn++
 	if raw || len(events) > had {
-		r.rawTurns++
 		if err := r.enter(true, 0, 0); err != nil {
 			return events, err
 		}
@@ -206,6 +203,3 @@ func (r *Ring) Close() error {
 	// down asynchronously and may still read them.
 	return errors.Join(r.q.close(), r.wake.close())
 }
-
-// Stats tells how many turns were entered raw, of all.
-func (r *Ring) Stats() (raw, all uint64) { return r.rawTurns, r.allTurn }
