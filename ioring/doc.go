@@ -7,8 +7,11 @@
 // ring a thread, created, entered and closed on that thread (SINGLE_ISSUER |
 // DEFER_TASKRUN), entered adaptively: a small turn by a raw call that does not
 // give up the thread's P, all else by one submit-and-wait through the Go
-// scheduler. The portable engine (portable.go) is an epoll reactor for kernels,
-// containers and seccomp profiles that have no io_uring for us.
+// scheduler. What touches its two queues (set up, next entry, enter, take) is
+// one small type, queues: ring_native.go has ours and, with the build tag
+// giouring, ring_giouring.go that of a library (docs/adr/0010). The portable
+// engine (portable.go) is an epoll reactor for kernels, containers and seccomp
+// profiles that have no io_uring for us.
 //
 // # Memory
 //

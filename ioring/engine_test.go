@@ -46,26 +46,28 @@ func both(t *testing.T, f func(t *testing.T, r *rig)) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			pool := NewPool(OffHeap{}, 64<<20)
-			var eng Engine
-			var err error
-			if name == RingName {
-				if perr := Probe(); perr != nil {
-					t.Skip(perr) // the machine does not allow it: the reason is the probe's
-				}
-				eng, err = NewRing(pool)
-			} else {
-				eng, err = NewPortable(pool)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := &rig{t: t, eng: eng, pool: pool}
+			r := &rig{t: t, eng: engine(t, name, pool), pool: pool}
 			f(t, r)
-			if err := eng.Close(); err != nil {
+			if err := r.eng.Close(); err != nil {
 				t.Fatal(err)
 			}
 		})
 	}
+}
+
+func engine(t testing.TB, name string, pool *Pool) Engine {
+	mk := func() (Engine, error) { return NewPortable(pool) }
+	if name == RingName {
+		if err := Probe(); err != nil {
+			t.Skip(err) // the machine does not allow it: the reason is the probe's
+		}
+		mk = func() (Engine, error) { return NewRing(pool) }
+	}
+	eng, err := mk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return eng
 }
 
 // until turns the engine until an event of that kind and token has come.
@@ -561,16 +563,8 @@ func echo(b *testing.B, name string, pairs int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	pool := NewPool(OffHeap{}, 64<<20)
-	var eng Engine
+	eng := engine(b, name, pool)
 	var err error
-	if name == RingName {
-		eng, err = NewRing(pool)
-	} else {
-		eng, err = NewPortable(pool)
-	}
-	if err != nil {
-		b.Skip(err)
-	}
 	fds := make([][2]int, pairs)
 	for i := range fds {
 		if fds[i], err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
