@@ -226,6 +226,31 @@ func TestFallback(t *testing.T) {
 	})
 }
 
+// The next plugin may be slower than whoever asked waits: it differs only if it
+// decides otherwise.
+func TestShadowOutlivesItsAsker(t *testing.T) {
+	supervise(t, nil, func(h *house) {
+		h.set("b", func(e sdk.Event) (sdk.Decision, error) { time.Sleep(20 * time.Millisecond); return admit(e) }, nil)
+		time.Sleep(time.Second)
+		h.Slot().SetFence(1)
+		done := make(chan Report)
+		go func() { done <- h.Swap(h.t.Context(), spec("b")) }()
+		time.Sleep(time.Second)
+		for range 10 {
+			ctx, cancel := context.WithCancel(h.t.Context())
+			a, err := h.Slot().Handle(ctx, sdk.Event{})
+			if cancel(); err != nil {
+				t.Fatal(err)
+			}
+			a.Settle()
+			time.Sleep(50 * time.Millisecond)
+		}
+		if rep := <-done; rep.Seen != 10 || rep.Apart != 0 {
+			t.Errorf("%+v", rep)
+		}
+	})
+}
+
 // What the old one was asked before a cut-over it may still answer, within the
 // deadline; it is stopped after that.
 func TestOldIsDrained(t *testing.T) {
@@ -249,7 +274,7 @@ func TestOldIsDrained(t *testing.T) {
 		if h.last("a").killed.Load() {
 			t.Error("stopped before its deadline was over")
 		}
-		if time.Sleep(Deadline); !h.last("a").killed.Load() {
+		if time.Sleep(Deadline + time.Millisecond); !h.last("a").killed.Load() {
 			t.Error("not stopped")
 		}
 	})
