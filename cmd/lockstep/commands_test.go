@@ -43,6 +43,23 @@ func TestMirrorsCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, x := range []struct {
+		at         *testcluster.Broker
+		line, want string
+	}{
+		{c.Destination, "describe ", "dr"},
+		{c.Destination, "stop dr --topics ", "orders orders-eu"},
+		{c.Destination, "stop dr --topics orders,o", "orders,orders-eu"},
+		{c.Destination, "describe --topics orders-", "orders-eu"},
+		{c.Destination, "add dr --topics orders-", "orders-eu"},
+		{c.Source, "release-sync d", "dr"},
+		{c.Source, "release-sync dr --topics ", "orders orders-eu"},
+		{c.Source, "describe ", ""},
+	} {
+		if got, _ := completed(t, append([]string{"--bootstrap-server", x.at.Addr, "mirrors"}, strings.Split(x.line, " ")...)...); strings.Join(got, " ") != x.want {
+			t.Errorf("completing %q at %s: %q, want %q", x.line, x.at.Addr, got, x.want)
+		}
+	}
 	if out, _ := do(c.Source, 0, "mirrors describe"); !strings.Contains(out, "gating") {
 		t.Errorf("registrations at the source: %q", out)
 	}

@@ -52,6 +52,12 @@ var exitsOf = map[string][]exit{
 		{cli.ExitFailed, "some topic was refused, or is not STOPPED after --wait; stopping goes on"}},
 	"lockstep mirrors describe": {
 		{0, "described; with --watch: ended by Ctrl-C"}},
+	"lockstep topics create": {
+		{cli.ExitFailed, "some topic was refused; the others are created"}},
+	"lockstep topics delete": {
+		{cli.ExitFailed, "some topic was refused; the others are deleted"}},
+	"lockstep topics alter": {
+		{cli.ExitFailed, "some topic was refused; the others are altered"}},
 	"lockstep plugins swap": {
 		{0, "the new program serves"},
 		{cli.ExitFailed, "refused; the old program serves on"}},
