@@ -42,7 +42,9 @@ resolved on the source for --add, on the destination for the other actions, and 
 registrations of this cluster for --release-sync.
 
 Before --add --sync and --alter --sync the source is asked whether it supports SYNC. One
-that does not ends the command with nothing changed; one that does not answer is a warning.`,
+that does not ends the command with nothing changed; one that does not answer is a warning.
+
+Exit codes: 0 done, 1 failed (each error says what to do next), 2 wrong usage.`,
 		Example: `  kafka-cluster-mirrors --bootstrap-server localhost:9092 --create --mirror dr --mirror-config dr.properties
   kafka-cluster-mirrors --bootstrap-server localhost:9092 --add --topic '.*' --mirror dr --sync
   kafka-cluster-mirrors --bootstrap-server localhost:9092 --alter --topic '.*' --mirror dr --async

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"lockstep/internal/cli"
 	"lockstep/internal/config"
+	"lockstep/segment"
 )
 
 // brokerCommand runs a node until SIGTERM or SIGINT.
@@ -57,7 +59,8 @@ func runBroker(ctx context.Context, text []byte, overrides []string, level strin
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: lv}))
 	cfg, warnings, err := config.Load(text, overrides)
 	if err != nil {
-		return err
+		text := strings.ReplaceAll(strings.ReplaceAll("\n"+err.Error(), "\nconfig: ", "; "), "\n", "; ")
+		return cli.Fail("configuration", errors.New(strings.TrimPrefix(text, "; ")), "correct the file or --override, then start again")
 	}
 	for _, w := range warnings {
 		log.Warn(w)
@@ -66,7 +69,13 @@ func runBroker(ctx context.Context, text []byte, overrides []string, level strin
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	began := time.Now()
 	b, err := startBroker(ctx, cfg, log)
-	if err != nil {
+	var path *os.PathError
+	switch {
+	case errors.Is(err, segment.ErrInUse):
+		return cli.Fail("start", err, "stop that process, or name another directory in log.dirs")
+	case errors.As(err, &path):
+		return cli.Fail("start", err, "see that this user may write there; log.dirs names the directories")
+	case err != nil:
 		return err
 	}
 	admin, err := b.serveAdmin(cfg.AdminListener)

@@ -29,6 +29,7 @@ func completionCommand() *cobra.Command {
 		names = append(names, s.name)
 		long += "\n  " + s.install
 	}
+	long += "\n\nbash needs the package bash-completion."
 	return &cobra.Command{Use: "completion " + strings.Join(names, "|"), Short: "Write the completion script of a shell",
 		Long: long, Example: "  source <(lockstep completion bash)", ValidArgs: names, Args: cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -105,6 +105,28 @@ func interruptedBroker(t *testing.T) bool {
 	return code == exitInterrupted
 }
 
+// TestBrokerRefusals: a broker that does not start says why on one line, and
+// what to do.
+func TestBrokerRefusals(t *testing.T) {
+	n := startNode(t)
+	elsewhere := []string{"--override", "log.dirs=" + t.TempDir(), "--override", "listeners=PLAINTEXT://" + freeAddr(t), "--override", "lockstep.admin.listener=" + freeAddr(t)}
+	for _, c := range []struct{ override, want, next string }{
+		{"listeners=foo", `configuration: listeners: "foo" is not NAME://host:port; listeners is empty`, "; correct the file or --override, then start again"},
+		{"retention.mss=1", "configuration: override: unknown setting retention.mss", "; correct the file or --override, then start again"},
+		{"log.dirs=" + n.dir, "start: log directory " + n.dir + " is in use by another process", "; stop that process, or name another directory in log.dirs"},
+		{"log.dirs=/proc/nothing", "start: mkdir /proc/nothing", "; see that this user may write there; log.dirs names the directories"},
+		{"listeners=PLAINTEXT://" + n.addr, "another process listens there", "stop it or choose another port in listeners"},
+		{"lockstep.admin.listener=" + n.admin, "address already in use", "; choose another port, or leave it empty for none"},
+	} {
+		out, code := runCLI(t, append(append([]string{"broker"}, elsewhere...), "--override", c.override)...)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		last := lines[len(lines)-1]
+		if code != cli.ExitFailed || !strings.HasPrefix(last, "lockstep: ") || !strings.Contains(last, c.want) || !strings.HasSuffix(last, c.next) {
+			t.Errorf("%s: exit %d\n  %s\nwant %q and an end in %q", c.override, code, last, c.want, c.next)
+		}
+	}
+}
+
 // TestNextSteps: what a person can be refused ends in what to do next.
 func TestNextSteps(t *testing.T) {
 	binary, err := brokerBinary()

@@ -77,6 +77,9 @@ func postPlugins(ctx context.Context, p *cli.Printer, admin, path string, req sw
 	if err != nil {
 		return err
 	}
+	if !p.JSON && terminal(p.Err) != nil {
+		p.Note("starting the program beside the one that serves; then both see the same events for 2 s")
+	}
 	body, err := sendAdmin(ctx, admin, path, bytes.NewReader(data))
 	if err != nil {
 		return swapRefused(req, err)
