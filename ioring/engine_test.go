@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -519,6 +520,29 @@ func TestTurnsThatOnlyLook(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whoever asked for the ring hears why it cannot be had, and what to do.
+func TestRefusalNamesItsCause(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := Probe(); err != nil {
+		t.Skip(err)
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := NewRing(NewPool(OffHeap{}, 1<<20))
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, unix.EMFILE) || !strings.Contains(err.Error(), "RLIMIT_NOFILE") {
+		t.Fatalf("with no descriptors left: %v", err)
+	}
 }
 
 func TestPoolKeepsItsBudget(t *testing.T) {

@@ -25,10 +25,6 @@ func Probe() error {
 	}
 	r, err := NewRing(NewPool(OffHeap{}, slabSize))
 	if err != nil {
-		var errno unix.Errno
-		if errors.As(err, &errno) {
-			return fmt.Errorf("%w (%v)", explain(errno), err)
-		}
 		return err
 	}
 	return r.Close()
@@ -59,6 +55,15 @@ func probeOps(fd int) error {
 	return nil
 }
 
+// explained adds the likely cause to an error of the kernel's.
+func explained(err error) error {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return fmt.Errorf("%w (%v)", explain(errno), err)
+	}
+	return err
+}
+
 func explain(errno unix.Errno) error {
 	cause := "unknown cause"
 	switch errno {
@@ -72,7 +77,7 @@ func explain(errno unix.Errno) error {
 	case unix.EINVAL:
 		cause = "kernel " + kernel() + " is too old: 6.1 is needed for SINGLE_ISSUER, DEFER_TASKRUN and buffer rings"
 	case unix.ENOMEM:
-		cause = "out of locked memory: raise RLIMIT_MEMLOCK (ulimit -l), 256 KiB a reactor is enough"
+		cause = "out of locked memory: raise RLIMIT_MEMLOCK (ulimit -l), " + lockedMemory + " a reactor is enough"
 	case unix.EMFILE, unix.ENFILE:
 		cause = "out of file descriptors: raise RLIMIT_NOFILE (ulimit -n)"
 	}

@@ -50,10 +50,10 @@ type inflight struct {
 func NewRing(pool *Pool) (*Ring, error) {
 	r := &Ring{pool: pool}
 	if err := r.q.open(); err != nil {
-		return nil, err
+		return nil, explained(err)
 	}
 	if err := r.init(); err != nil {
-		return nil, errors.Join(err, r.Close())
+		return nil, errors.Join(explained(err), r.Close())
 	}
 	return r, nil
 }

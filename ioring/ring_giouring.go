@@ -14,6 +14,10 @@ import (
 // RingName is the ring engine of this build, as in output and metrics.
 const RingName = "giouring"
 
+// lockedMemory is for one ring (404 KiB) and the probe's, which the kernel
+// gives back a while after its close.
+const lockedMemory = "1 MiB"
+
 // Its entries are laid out as ours: a difference does not compile.
 var (
 	_ [unsafe.Sizeof(sqe{}) - unsafe.Sizeof(giouring.SubmissionQueueEntry{})]byte

@@ -14,6 +14,10 @@ import (
 // RingName is the ring engine of this build, as in output and metrics.
 const RingName = "io_uring"
 
+// lockedMemory is for one ring (200 KiB) and the probe's, which the kernel
+// gives back a while after its close.
+const lockedMemory = "512 KiB"
+
 const (
 	enterGetevents = 1 << 0
 	enterExtArg    = 1 << 3
