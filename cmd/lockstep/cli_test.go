@@ -103,7 +103,7 @@ func TestNobodyThere(t *testing.T) {
 		t.Errorf("health: exit %d, %q", code, errs)
 	}
 	code, _, errs = lockstep("metadata", "dump", "--admin-listener", "127.0.0.1:1")
-	if code != cli.ExitFailed || !strings.Contains(errs, "lockstep.admin.listener") {
+	if code != cli.ExitFailed || !strings.HasPrefix(errs, "lockstep: asking the admin listener at 127.0.0.1:1: dial tcp") || !strings.Contains(errs, "lockstep.admin.listener") {
 		t.Errorf("metadata: exit %d, %q", code, errs)
 	}
 }
