@@ -88,7 +88,7 @@ e2e-race: ## the same under the race detector, 64 MiB
 
 # It links only without the linker's check of names: giouring reaches into syscall.
 test-giouring: export GOFLAGS += -tags=giouring,invariants -ldflags=-checklinkname=0
-test-giouring: ## the tests of ring, data plane and broker over giouring in place of our own ring, e2e 1 GiB (about 3 minutes)
+test-giouring: ## the tests of ring, data plane and broker over giouring in place of our own ring, e2e 1 GiB (about 2 minutes)
 	GOFLAGS= $(GO) vet -tags giouring ./ioring
 	$(GO) test -timeout 590s ./ioring ./dataplane
 	$(GO) test ./cmd/lockstep -run 'TestE2E|TestRing|TestConnections|TestAckedIs|TestStoppedDestination|TestDemoLosesNothing|TestMalformed' -v -timeout 1200s -e2e.bytes=1GiB
