@@ -10,7 +10,7 @@ COMMIT  := $(shell git describe --always --dirty 2>/dev/null)
 LDFLAGS := -X main.commit=$(COMMIT)
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim bench generate generate-plugin size demo demo-control e2e e2e-race test-giouring pause kill-source kill-control kafka ack malformed planted man ci lint clean
+.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim bench generate generate-plugin size demo demo-control e2e e2e-race test-giouring pause kill-source kill-control kafka ack malformed swap-suite plugin-p99 plugin-rounds planted man ci lint clean
 
 help: ## print this table
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,15 @@ planted: ## plant every bug of testdata/planted in a worktree of HEAD: the test 
 
 malformed: build ## 100,000 malformed frames to a broker of each engine; memory, connections, goroutines as before (about 2 minutes)
 	$(GO) test ./cmd/lockstep -run TestMalformedFrames -v -count=1 -timeout 1800s -malformed.frames=100000
+
+swap-suite: build ## 2 minutes of swaps every 2 s, kills, stops and bad plugins under load; every event is accounted for (about 3 minutes)
+	$(GO) test ./cmd/lockstep -run TestSwapSuite -v -count=1 -timeout 900s -swap.for=2m
+
+plugin-p99: build ## produce p99 with plugins swapped, killed, stopped for 10 s, against none: 10 alternating pairs, and A/A pairs (about 20 minutes, on a quiet machine)
+	$(GO) test ./cmd/lockstep -run TestPluginP99 -v -count=1 -timeout 2700s -plugin.pairs=10
+
+plugin-rounds: build ## 100 brokers started, and killed at any moment; no plugin, socket or file may be left after 3 s (about 3 minutes)
+	$(GO) test ./cmd/lockstep -run TestPluginsGoWithTheirBroker -v -count=1 -timeout 900s -plugin.rounds=100
 
 ack: build ## acknowledgement latency of one idle record: 40 ms link, and none, medians of 5 runs
 	$(GO) test ./cmd/lockstep -run 'TestAckLatency' -v -timeout 900s -ack.runs=5

@@ -414,8 +414,8 @@ func (l *swapLoad) there(ctx context.Context, t *testing.T, addr, topic string) 
 // was accepted is what was applied, no more and no less; each disturbance has
 // its line.
 func TestSwapSuite(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the brokers are other processes: nothing of the suite itself is to be raced")
+	if testing.Short() {
+		t.Skip("20 s and more")
 	}
 	seed := *swapSeed
 	if seed == 0 {
