@@ -187,13 +187,42 @@ func TestPluginP99(t *testing.T) {
 			t.Logf("%s: median ratio %.3f of %.3f (not judged below %d pairs)", d.name, median, all, p99Judged)
 			continue
 		}
-		low, high := calm[0], calm[len(calm)-1]
-		t.Logf("%s: median ratio of the p99 %.3f, of %.3f; A/A from %.3f to %.3f", d.name, median, all, low, high)
-		switch {
-		case high > p99Noise || low < 1/p99Noise:
-			t.Errorf("%s: void: two calm windows differ by %.2f to %.2f; measure on a quiet machine", d.name, low, high)
-		case median > p99Bound && median > high:
-			t.Errorf("%s: median ratio %.3f is above %.2f and above every A/A pair (%.3f)", d.name, median, p99Bound, high)
+		t.Logf("%s: median ratio of the p99 %.3f, of %.3f; A/A from %.3f to %.3f", d.name, median, all, calm[0], calm[len(calm)-1])
+		if why := p99Judge(median, calm); why != "" {
+			t.Errorf("%s: %s", d.name, why)
+		}
+	}
+}
+
+// p99Judge says what is wrong with a median ratio, beside the sorted ratios of
+// A/A pairs; "" nothing.
+func p99Judge(median float64, calm []float64) string {
+	low, high := calm[0], calm[len(calm)-1]
+	switch {
+	case high > p99Noise || low < 1/p99Noise:
+		return fmt.Sprintf("void: two calm windows differ by %.2f to %.2f; measure on a quiet machine", low, high)
+	case median > p99Bound && median > high:
+		return fmt.Sprintf("median ratio %.3f is above %.2f and above every A/A pair (%.3f)", median, p99Bound, high)
+	}
+	return ""
+}
+
+func TestP99Judge(t *testing.T) {
+	for _, c := range []struct {
+		median float64
+		calm   []float64
+		want   string
+	}{
+		{1.04, []float64{0.99, 1.01}, ""},                // within the bound
+		{1.20, []float64{0.80, 1.25}, ""},                // within the spread
+		{0.50, []float64{0.99, 1.01}, ""},                // faster is no harm
+		{1.06, []float64{0.99, 1.01}, "above every A/A"}, // neither
+		{1.30, []float64{0.80, 1.25}, "above every A/A"}, // not even in that spread
+		{1.00, []float64{0.99, 3.10}, "void"},            // a pair of calm windows is too far apart
+		{1.00, []float64{0.30, 1.01}, "void"},            // likewise, the other way
+	} {
+		if got := p99Judge(c.median, c.calm); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%v beside %v: %q", c.median, c.calm, got)
 		}
 	}
 }

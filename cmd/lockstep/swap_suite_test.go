@@ -598,8 +598,9 @@ func (s *swapSuite) checkScripts(ctx context.Context, events []journalView, scri
 
 // checkTogglers: each Register that the promotion plugin was granted had one
 // outcome, and reached the source (which may be asked again, for an answer can
-// be lost); each release was one demotion; each step of the coordinator that was
-// accepted was one change of state, and they follow each other.
+// be lost); each release was one fall to ASYNC, by a demotion that was accepted or
+// because a Register asked again heard of it; each step of the coordinator that
+// was accepted was one change of state, and they follow each other.
 func (s *swapSuite) checkTogglers(all []*kindUnderTest, togglers []*toggler) {
 	asked := map[string]int{}
 	for _, e := range all[0].tape.all() {
@@ -628,17 +629,26 @@ func (s *swapSuite) checkTogglers(all []*kindUnderTest, togglers []*toggler) {
 			continue
 		}
 		s.checkSteps(log, g.topic, steps)
-		outcomes := 0
+		outcomes, fell, told := 0, 0, 0
 		for line := range strings.Lines(log) {
-			if strings.Contains(line, " topic="+g.topic+" ") && (strings.Contains(line, `msg="topic is in SYNC`) ||
-				strings.Contains(line, `msg="source had released the topic`) || strings.Contains(line, `msg="source did not take the registration`)) {
+			if !strings.Contains(line, " topic="+g.topic+" ") {
+				continue
+			}
+			switch {
+			case strings.Contains(line, `msg="topic fell back to ASYNC`):
+				fell++
+				if strings.Contains(line, wire.ErrMirrorSyncReleasedRequiresFreshPromotion.Name()) {
+					told++
+				}
+			case strings.Contains(line, `msg="topic is in SYNC`), strings.Contains(line, `msg="source had released the topic`),
+				strings.Contains(line, `msg="source did not take the registration`):
 				outcomes++
 			}
 		}
-		said := fmt.Sprintf("%s: %d rounds, Registers accepted %d, with an outcome %d, at the source %d; releases %d, demotions %d",
-			g.topic, g.rounds, registers[g.topic], outcomes, asked[g.topic], g.releases, demotes[g.topic])
+		said := fmt.Sprintf("%s: %d rounds, Registers accepted %d, with an outcome %d, at the source %d; releases %d, falls to ASYNC %d, of them by demotions accepted %d, by the source's word %d",
+			g.topic, g.rounds, registers[g.topic], outcomes, asked[g.topic], g.releases, fell, demotes[g.topic], told)
 		s.t.Log(said)
-		if registers[g.topic] != outcomes || asked[g.topic] < outcomes || demotes[g.topic] != g.releases {
+		if registers[g.topic] != outcomes || asked[g.topic] < outcomes || fell != g.releases || demotes[g.topic] != fell-told {
 			s.failed = append(s.failed, said)
 		}
 	}
