@@ -9,15 +9,16 @@ import (
 // answer is a reserved place in the order of a connection's responses. It is
 // filled when its request is done and sent when all before it are.
 type answer struct {
-	conn   *conn
-	orphan bool      // the connection is gone: who completes the answer frees it
-	parked canceller // what waits to complete it and wants to hear of that
-	ready  bool
-	hangup bool // close the connection in place of an answer
-	head   *ioring.Buffer
-	cuts   []cut
-	pins   []segment.Slice
-	next   *answer // free list
+	conn    *conn
+	orphan  bool      // the connection is gone: who completes the answer frees it
+	parked  canceller // what waits to complete it and wants to hear of that
+	ready   bool
+	hangup  bool // close the connection in place of an answer
+	head    *ioring.Buffer
+	cuts    []cut
+	pins    []segment.Slice
+	session *fetchSession // pipelined: hears that this answer has left
+	next    *answer       // free list
 }
 
 // cut is a place in the head where gathered bytes go on the wire.
@@ -65,6 +66,9 @@ func (c *Core) free(a *answer) {
 	}
 	clear(a.pins)
 	clear(a.cuts)
+	if a.session != nil {
+		c.answerLeft(a.session)
+	}
 	*a = answer{cuts: a.cuts[:0], pins: a.pins[:0], next: c.freeAnswers}
 	c.freeAnswers = a
 }

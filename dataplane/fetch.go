@@ -1,6 +1,8 @@
 package dataplane
 
 import (
+	"slices"
+
 	"lockstep/internal/wire"
 	"lockstep/segment"
 )
@@ -17,6 +19,8 @@ type fetch struct {
 	minBytes int32
 	mirror   bool // names a mirror: reports were counted, partitions of it are read to the log end
 	session  *fetchSession
+	wait     int64 // ns it may wait for data
+	deadline int64
 	reports  []wire.ReportAnswer
 	parts    []fetchPart // the session's own, when there is one
 	names    []byte      // of topics, below version 13
@@ -40,6 +44,9 @@ type fetchPart struct {
 
 	out   wire.FetchPartition
 	slice segment.Slice
+
+	gen     int32 // pipelined session: of the cursor, as the destination named it
+	stopped bool  // pipelined session: an error was told; nothing is read before a new generation
 
 	sentHigh, sentStart int64 // session: what the client was told last
 }
@@ -66,6 +73,9 @@ func (c *Core) freeFetch(f *fetch) {
 	f.drop()
 	if f.session != nil {
 		f.session.busy = false
+		if i := slices.Index(f.session.queue, f); i >= 0 {
+			f.session.queue = slices.Delete(f.session.queue, i, i+1)
+		}
 		f.parts = nil // they are the session's
 	}
 	clear(f.parts)
@@ -97,7 +107,8 @@ func (c *Core) fetch(r *request) {
 	f.version, f.corr, f.maxBytes, f.minBytes = req.Version, r.h.Correlation, req.MaxBytes, req.MinBytes
 	f.ans = c.reserve(r.cn)
 	f.ans.parked = f
-	f.at = c.now + int64(max(req.MaxWaitMs, 0))*1e6
+	f.wait = int64(max(req.MaxWaitMs, 0)) * 1e6
+	f.deadline = c.now + f.wait
 	if f.mirror = req.Mirror.Present(); f.mirror {
 		// Reports move marks of producers that wait: they are counted before
 		// anything of this request can be parked.
@@ -112,6 +123,10 @@ func (c *Core) fetch(r *request) {
 	}
 	if f.mirror {
 		c.markAhead(f, &req)
+	}
+	if f.session != nil && f.session.pipelined {
+		c.queueFetch(f, &req)
+		return
 	}
 	if !c.tryFetch(f) {
 		c.parkFetch(f)
@@ -133,7 +148,7 @@ func (c *Core) takeParts(f *fetch, req *wire.FetchRequest) {
 // fetchPart finds one partition of a request.
 func (c *Core) fetchPart(it *wire.FetchIter, version int16) fetchPart {
 	x := fetchPart{id: it.TopicID(), index: it.Partition, epoch: it.CurrentLeaderEpoch, last: it.LastFetchedEpoch,
-		maxBytes: it.MaxBytes, offset: it.FetchOffset, sentHigh: -1, sentStart: -1}
+		maxBytes: it.MaxBytes, offset: it.FetchOffset, gen: it.Generation, sentHigh: -1, sentStart: -1}
 	x.p, x.code = c.topics.find(it.Topic(), it.TopicID(), version >= 13, it.Partition)
 	return x
 }
@@ -141,7 +156,10 @@ func (c *Core) fetchPart(it *wire.FetchIter, version int16) fetchPart {
 // tryFetch evaluates the request and answers it if it has enough.
 func (c *Core) tryFetch(f *fetch) bool {
 	f.drop()
-	late := f.at <= c.now
+	late := f.deadline <= c.now
+	if !late && c.holdsBack(f) {
+		return false
+	}
 	budget := min(int(max(f.maxBytes, 0)), c.eng.o.FetchMaxBytes, maxResponse)
 	bytes, hurry, start := 0, late || len(f.parts) == 0, 0
 	if f.session != nil {
@@ -151,7 +169,13 @@ func (c *Core) tryFetch(f *fetch) bool {
 		x := &f.parts[(start+k)%len(f.parts)]
 		x.out = wire.FetchPartition{Index: x.index, Err: x.code, HighWatermark: -1, LastStable: -1, LogStart: -1,
 			PreferredReplica: -1, DivergingEpoch: -1, LeaderID: -1, LeaderEpoch: -1}
+		if x.stopped {
+			continue // until the destination says from where
+		}
 		if x.p != nil {
+			if x.ahead && f.session != nil && f.session.pipelined {
+				x.ahead = x.p.registered(f.session.mirror, f.session.cluster) // still
+			}
 			c.readPart(x, budget-bytes, bytes == 0)
 		}
 		if bytes += len(x.slice.Bytes); bytes >= budget && f.session != nil {
@@ -215,8 +239,8 @@ func (c *Core) readPart(x *fetchPart, budget int, first bool) {
 // told tells whether an answer names this partition: always without a session,
 // in one when there is something new.
 func (f *fetch) told(x *fetchPart) bool {
-	return f.session == nil || len(x.slice.Bytes) > 0 || x.out.Err != wire.ErrNone || x.out.DivergingEpoch >= 0 ||
-		x.out.HighWatermark != x.sentHigh || x.out.LogStart != x.sentStart
+	return f.session == nil || !x.stopped && (len(x.slice.Bytes) > 0 || x.out.Err != wire.ErrNone || x.out.DivergingEpoch >= 0 ||
+		x.out.HighWatermark != x.sentHigh || x.out.LogStart != x.sentStart)
 }
 
 // sameTopic tells whether two partitions share a topic entry.
@@ -226,9 +250,13 @@ func (f *fetch) sameTopic(a, b *fetchPart) bool {
 
 // answerFetch encodes what the last evaluation has read.
 func (c *Core) answerFetch(f *fetch) {
-	v, a, session := f.version, f.ans, int32(0)
-	if f.session != nil {
-		session = f.session.id
+	v, a, s := f.version, f.ans, f.session
+	session, window := int32(0), int32(0)
+	if s != nil {
+		session = s.id
+		if s.pipelined {
+			window = mirrorWindow
+		}
 	}
 	n, topics := f.measure()
 	b := c.room(a, n)
@@ -250,6 +278,9 @@ func (c *Core) answerFetch(f *fetch) {
 		}
 		x.sentHigh, x.sentStart = x.out.HighWatermark, x.out.LogStart
 		x.out.Err = wire.DownMapFetch(x.out.Err, v)
+		if window > 0 {
+			x.moveCursor()
+		}
 		b = wire.AppendFetchPartition(b, v, &x.out)
 		if len(x.slice.Bytes) <= copyBelow {
 			b = append(b, x.slice.Bytes...)
@@ -264,12 +295,18 @@ func (c *Core) answerFetch(f *fetch) {
 	if open != nil {
 		b = wire.AppendFetchTopicEnd(b, v)
 	}
-	b = wire.AppendFetchTail(b, v, nil, f.reports)
+	b = wire.AppendFetchTail(b, v, nil, f.reports, window)
 	wire.EndResponse(b, 0, extra)
 	a.fill(b)
 	a.parked = nil
+	if window > 0 {
+		c.answered(f)
+	}
 	c.freeFetch(f)
 	c.done(a)
+	if window > 0 {
+		c.nextFetch(s)
+	}
 }
 
 // measure returns a bound of the response's own bytes and its topics.

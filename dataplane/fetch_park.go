@@ -7,11 +7,11 @@ import (
 // parkFetch lets a fetch wait for more, on each partition's marks.
 func (c *Core) parkFetch(f *fetch) {
 	f.drop()
-	c.timers.arm(&f.timer, f.at)
+	c.timers.arm(&f.timer, c.nextLook(f))
 	ready := false
 	for i := range f.parts {
 		x := &f.parts[i]
-		if x.p == nil {
+		if x.p == nil || x.stopped {
 			continue
 		}
 		w := c.waitsOf(x.p)
@@ -74,7 +74,7 @@ func (c *Core) again(f *fetch) {
 		moved := false
 		for i := range f.parts {
 			x := &f.parts[i]
-			if x.p == nil {
+			if x.p == nil || x.stopped {
 				continue
 			}
 			// Fewer bytes than min.bytes are there: the next rise counts.
@@ -92,9 +92,8 @@ func (c *Core) again(f *fetch) {
 
 // expired answers a parked fetch with what there is.
 func (f *fetch) expired(c *Core) {
-	f.at = 0
-	if f.cold == 0 {
-		c.tryFetch(f)
+	if f.cold == 0 && !c.tryFetch(f) { // a pipelined one that was held back, and has nothing yet
+		c.timers.arm(&f.timer, c.nextLook(f))
 	}
 }
 

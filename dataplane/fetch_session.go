@@ -15,6 +15,7 @@ type fetchSession struct {
 	busy  bool  // a request of it is parked
 	parts []fetchPart
 	at    map[sessionKey]int // place in parts
+	pipeline
 }
 
 type sessionKey struct {
@@ -34,33 +35,41 @@ func (c *Core) enterSession(cn *conn, f *fetch, req *wire.FetchRequest) wire.Err
 		if !f.mirror || f.version < sessionVersion || req.SessionEpoch < 0 || req.NumPartitions == 0 {
 			return wire.ErrNone
 		}
-		if cn.session != nil && cn.session.busy {
+		if cn.session.inUse() {
 			return wire.ErrInvalidFetchSessionEpoch
 		}
 		c.sessions++
-		cn.session = &fetchSession{id: c.sessions & (1<<31 - 1), epoch: 1, at: map[sessionKey]int{}}
+		cn.session = &fetchSession{id: c.sessions & (1<<31 - 1), epoch: 1, at: map[sessionKey]int{}, pipeline: pipelineFor(req)}
 	case cn.session == nil || cn.session.id != req.SessionID:
 		return wire.ErrFetchSessionIdNotFound
 	case req.SessionEpoch < 0:
-		if cn.session.busy {
+		if cn.session.inUse() {
 			return wire.ErrInvalidFetchSessionEpoch
 		}
 		cn.session = nil
 		return wire.ErrNone
-	case cn.session.busy || cn.session.epoch != req.SessionEpoch:
+	case cn.session.busy || len(cn.session.queue) == mirrorWindow || cn.session.epoch != req.SessionEpoch:
 		return wire.ErrInvalidFetchSessionEpoch
 	default:
 		cn.session.epoch = max(1, (cn.session.epoch+1)&(1<<31-1))
 	}
 	s := cn.session
+	if len(s.queue) > 0 && req.NumPartitions+req.NumForgotten > 0 {
+		s.queue[0].drop() // what it may be reading is of the old parts
+	}
 	s.forget(req)
 	for it := req.Partitions(); it.Next(); {
 		s.put(c.fetchPart(&it, f.version))
 	}
-	s.busy = true
-	f.session, f.parts = s, s.parts
+	f.session = s
+	if !s.pipelined {
+		s.busy, f.parts = true, s.parts
+	}
 	return wire.ErrNone
 }
+
+// inUse tells whether a request of a session waits for its answer.
+func (s *fetchSession) inUse() bool { return s != nil && (s.busy || len(s.queue) > 0) }
 
 // put adds a partition or moves it. One that a request names is told of in its
 // answer, whether or not there is anything new.
@@ -99,7 +108,7 @@ func (c *Core) refuseSession(f *fetch, code wire.ErrorCode) {
 	v, a := f.version, f.ans
 	b := wire.BeginResponse(c.room(a, 128+48*len(f.reports)), wire.KeyFetch, v, f.corr)
 	b = wire.AppendFetchHead(b, v, 0, code, 0, 0)
-	b = wire.AppendFetchTail(b, v, nil, f.reports)
+	b = wire.AppendFetchTail(b, v, nil, f.reports, 0)
 	wire.EndResponse(b, 0, 0)
 	a.fill(b)
 	a.parked = nil

@@ -25,7 +25,9 @@ const (
 	inflateSmall     = 1 << 20   // up to here each shard has room of its own; above it one of all shards inflates at a time
 	inflateSlack     = 128 << 10 // what an inflater wants behind its limit
 	maxConnections   = 50_000
-	reportsInFlight  = 64 // report requests a lane has sent and not heard of
+	mirrorWindow     = 64  // fetches of one pipelined session that may be under way
+	unsentAnswers    = 2   // answers of one that may wait for the socket before the next is made
+	reportsInFlight  = 256 // report requests a lane has sent and not heard of
 	reportRepeat     = int64(500e6)
 	laneBackoff      = int64(100e6) // before a lane connects again, doubling to laneBackoffMax
 	laneBackoffMax   = int64(5e9)
@@ -33,6 +35,7 @@ const (
 	sessionBackoff   = int64(100e6)
 	mirrorFetchBytes = 8 << 20   // response bound of one mirror fetch
 	maxLaneFrame     = 100 << 20 // but one batch comes whole, however large the source allows it
+	mirrorPipeBytes  = 1 << 20   // and where many are under way
 	mirrorPartBytes  = 1 << 20   // and of one partition of it
 	mirrorWaitMS     = 500       // a parked mirror fetch comes back after this at the latest ...
 	mirrorWaitSoonMS = 100       // ... or after this while a partition of it is ASYNC: it may be promoted meanwhile, and only the next fetch reads ahead

@@ -165,28 +165,35 @@ func (c *Core) notCounted(p *Partition, r *role, why wire.ErrorCode) {
 	d.failReason = why
 }
 
-// takeFetched handles the partitions of a fetch answer.
-func (c *Core) takeFetched(l *lane, res *wire.FetchResponse, f *frame) {
+// takeFetched handles the partitions of a fetch answer. True: all of it was
+// taken, and a pipelined session goes on as it is.
+func (c *Core) takeFetched(l *lane, res *wire.FetchResponse, f *frame) (whole bool) {
+	whole = res.NumPartitions > 0
 	for it := res.Partitions(); it.Next(); {
 		p, code := c.topics.find(it.Topic(), it.TopicID(), l.version >= 13, it.Partition)
 		if code != wire.ErrNone {
 			continue
 		}
-		if s := c.lanes.sessions[p]; s != nil && s.lane == l && s.state == sessionReady {
-			c.fetched(s, &it, f)
+		s := c.lanes.sessions[p]
+		if s == nil || s.lane != l || l.window > 0 && it.Generation != s.generation {
+			continue // of an older question
+		}
+		if s.state != sessionReady || !c.fetched(s, &it, f) {
+			s.lost, whole = true, false
 		}
 	}
+	return whole
 }
 
-// fetched handles one partition's answer.
-func (c *Core) fetched(s *session, it *wire.FetchResponseIter, f *frame) {
+// fetched handles one partition's answer. False: not all of it was taken.
+func (c *Core) fetched(s *session, it *wire.FetchResponseIter, f *frame) bool {
 	p := s.p
 	epoch, end := p.log.EndOffsetForEpoch(it.DivergingEpoch)
 	p.lock()
 	r, d := p.role.Load(), p.down
-	if d == nil || d.owner != s || !r.tracking || !s.lane.asked(s) {
+	if d == nil || d.owner != s || !r.tracking || !s.lane.asked(s, it) {
 		p.unlock()
-		return
+		return false
 	}
 	v, at := judge(answered{err: it.Err, divergingEpoch: it.DivergingEpoch, divergingEnd: it.DivergingEnd,
 		logStart: it.LogStart, high: it.HighWatermark, next: p.log.NextOffset(), localEpoch: epoch, localEnd: end})
@@ -206,8 +213,7 @@ func (c *Core) fetched(s *session, it *wire.FetchResponseIter, f *frame) {
 	case accept:
 		p.unlock()
 		s.fails = 0
-		c.mirrorRecords(s, it.Records, f, it.HighWatermark, it.LogStart)
-		return
+		return c.mirrorRecords(s, it.Records, f, it.HighWatermark, it.LogStart)
 	case truncate, startOver:
 		s.state, s.cutAt, s.full = sessionTruncating, at, v == startOver
 	case relocate:
@@ -227,6 +233,7 @@ func (c *Core) fetched(s *session, it *wire.FetchResponseIter, f *frame) {
 	if s.state == sessionTruncating {
 		c.cutLog(s)
 	}
+	return false
 }
 
 func (s *session) delay(c *Core) {
@@ -235,8 +242,8 @@ func (s *session) delay(c *Core) {
 }
 
 // mirrorRecords appends the records of an answer, byte for byte. What has no
-// room yet waits, and with it the partition.
-func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start int64) {
+// room yet waits, and with it the partition. True: all of them are queued.
+func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start int64) (all bool) {
 	rest, bad := records, false
 	for b, after, ok := wire.NextBatch(rest); ok; b, after, ok = wire.NextBatch(rest) {
 		if b.Magic() != 2 || !b.CheckCRC() {
@@ -251,9 +258,12 @@ func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start i
 	d, r := p.down, p.role.Load()
 	if d == nil || d.owner != s || !r.tracking {
 		p.unlock()
-		return
+		return false
 	}
 	left, stalled := c.queueMirrored(p, r, whole, f)
+	if all = !stalled && len(left)+len(rest) == 0; all {
+		s.lane.cursorMoved(p)
+	}
 	d.contact = c.wall
 	d.lastError = ""
 	if bad {
@@ -283,6 +293,7 @@ func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start i
 	if report {
 		c.lanes.dirty(c, p)
 	}
+	return all
 }
 
 // queueMirrored queues whole batches until there is no room or our leader epoch
@@ -301,11 +312,11 @@ func (c *Core) queueMirrored(p *Partition, r *role, whole []byte, f *frame) (lef
 		}
 		if b.BaseOffset() < next {
 			p.down.lastError = "the source's batch overlaps our log end"
-			return nil, false
+			return left, false
 		}
 		if e := b.PartitionLeaderEpoch(); e > r.epoch {
 			p.down.epochBehind, p.down.maxSourceEpoch = true, max(p.down.maxSourceEpoch, e)
-			return nil, false
+			return left, false
 		}
 		switch p.log.Room(len(b), c.wall) {
 		case roomGrow:
@@ -313,7 +324,7 @@ func (c *Core) queueMirrored(p *Partition, r *role, whole []byte, f *frame) (lef
 			return left, true
 		case roomFailed:
 			p.down.lastError = "our log directory has failed"
-			return nil, false
+			return left, false
 		}
 		f.hold()
 		p.log.Queue(b, f)
@@ -365,7 +376,7 @@ func (c *Core) attach(p *Partition, key laneKey, cluster string, epoch int32) {
 	c.detach(p)
 	report := key
 	report.report = true
-	s = &session{p: p, epoch: epoch, lane: c.lane(key, cluster), reportLane: c.lane(report, cluster)}
+	s = &session{p: p, epoch: epoch, lane: c.lane(key, cluster), reportLane: c.lane(report, cluster), lost: true} // nothing named yet
 	s.owner = s
 	c.lanes.sessions[p] = s
 	s.lane.sessions = append(s.lane.sessions, s)

@@ -40,6 +40,15 @@ type lane struct {
 	toldAt                  map[*Partition]int // place in told
 	forgotten               []wire.ForgottenPartition
 
+	// Between clusters of our own kind many fetches are under way (R6).
+	window     int32 // as the source allows; 0 = one at a time
+	opened     int32 // correlation id of the request that asked for the session
+	generation int32 // last one named to the source, of any partition
+	wanted     int   // partitions that the source may answer for
+	wait       int32 // ms that a fetch may wait there
+	changed    bool  // what is to be fetched may be other than what the source was told
+	scanAt     int64 // when to look whether it is
+
 	users int // report lane: sessions that speak on it
 }
 
@@ -124,7 +133,7 @@ func (l *lanes) connected(c *Core, ev *ioring.Event) {
 	x.cn = c.adopt(ev.Res)
 	x.cn.lane = x
 	x.state = laneGreeting
-	x.corr, x.inFlight, x.answeredC = 0, 0, 0
+	x.corr, x.inFlight, x.answeredC, x.opened = 0, 0, 0, 0
 	x.beginSession()
 	c.sendOn(x, wire.KeyApiVersions, 0, 64, func(b []byte) []byte { return b })
 }
@@ -182,8 +191,15 @@ func (l *lane) expired(c *Core) {
 	}
 }
 
-// wantLane puts a lane on this turn's list of those with something to send.
+// wantLane puts a lane on this turn's list of those with something to send,
+// perhaps about other partitions than before.
 func (c *Core) wantLane(l *lane) {
+	l.changed = true
+	c.refill(l)
+}
+
+// refill is wantLane where nothing is new: the source knows it all.
+func (c *Core) refill(l *lane) {
 	if !l.queued {
 		l.queued = true
 		c.lanes.flushing = append(c.lanes.flushing, l)
@@ -236,10 +252,11 @@ func (x *lanes) frame(c *Core, l *lane, frame []byte, f *frame) {
 	c.takeAnswers(l, &res)
 	if !l.key.report {
 		c.m.mirrorFetches.Add(1)
-		if l.sessionAnswered(&res) {
-			c.takeFetched(l, &res, f)
+		if l.sessionAnswered(&res) && c.takeFetched(l, &res, f) && l.window > 0 {
+			c.refill(l)
+		} else {
+			c.wantLane(l)
 		}
-		c.wantLane(l)
 	} else if len(l.dirty) > 0 {
 		c.wantLane(l)
 	}

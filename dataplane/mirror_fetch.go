@@ -18,45 +18,87 @@ type told struct {
 	wanted bool // scratch of sendFetch
 }
 
-// sendFetch asks for everything that may be fetched on a data lane.
+// sendFetch asks for everything that may be fetched on a data lane: with one
+// request, or with as many as the source lets be under way.
 func (c *Core) sendFetch(l *lane) {
-	if l.inFlight > 0 {
+	if l.inFlight >= int(max(l.window, 1)) {
 		return
 	}
+	if l.window == 0 || l.changed || c.now >= l.scanAt {
+		c.sendChanges(l)
+	}
+	c.lanes.targets, c.lanes.reports = c.lanes.targets[:0], c.lanes.reports[:0]
+	for l.wanted > 0 && l.inFlight < int(l.window)-1 { // one is left for changes
+		c.sendOne(l, mirrorPipeBytes, nil)
+	}
+}
+
+// sendChanges looks at every partition and says what the source does not know.
+func (c *Core) sendChanges(l *lane) {
 	x := &c.lanes
 	x.targets, x.reports, x.offsets, x.isr = x.targets[:0], x.reports[:0], x.offsets[:0], x.isr[:0]
 	for i := range l.told {
 		l.told[i].wanted = false
 	}
-	soonest, wait, wanted := int64(0), int32(mirrorWaitMS), 0
+	soonest := int64(0)
+	l.wanted, l.wait, l.changed = 0, mirrorWaitMS, false
 	for _, s := range l.sessions {
 		if s.until > c.now && (soonest == 0 || s.until < soonest) {
 			soonest = s.until
 		}
 		want, sync := c.wantTarget(l, s)
 		if want {
-			wanted++
+			l.wanted++
 		}
 		if want && !sync {
-			wait = mirrorWaitSoonMS
+			l.wait = mirrorWaitSoonMS
 		}
 	}
-	if wanted == 0 {
+	l.scanAt = c.now + int64(l.wait)*1e6
+	if l.wanted == 0 && l.window == 0 {
 		c.timers.arm(&l.timer, max(soonest, c.now+sessionBackoff))
 		return
 	}
-	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, MaxWaitMs: wait, MinBytes: 1,
-		MaxBytes: mirrorFetchBytes, SessionID: l.sessionID, SessionEpoch: l.sessionEpoch, Forgotten: l.forgetUnwanted()}
+	forgotten := l.forgetUnwanted()
+	if l.window == 0 || len(x.targets)+len(forgotten) > 0 {
+		c.sendOne(l, mirrorFetchBytes, forgotten)
+	}
+	next := l.scanAt
+	if l.window == 0 {
+		next = 0 // its answer is the next occasion
+	}
+	if soonest > 0 { // a partition that waits is not forgotten over those that do not
+		if soon := min(max(soonest, c.now), c.now+reportRepeat); next == 0 || soon < next {
+			next = soon
+		}
+	}
+	if next > 0 {
+		c.timers.arm(&l.timer, next)
+	}
+}
+
+// sendOne sends one fetch with the targets and reports at hand.
+func (c *Core) sendOne(l *lane, maxBytes int32, forgotten []wire.ForgottenPartition) {
+	x := &c.lanes
+	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, MaxWaitMs: l.wait, MinBytes: 1,
+		MaxBytes: maxBytes, SessionID: l.sessionID, SessionEpoch: l.sessionEpoch, Forgotten: forgotten}
+	switch {
+	case l.sessionID != 0:
+		params.Taken = l.answeredC - l.opened
+		l.sessionEpoch = max(1, (l.sessionEpoch+1)&(1<<31-1))
+	default:
+		if l.opened == 0 { // of this connection: how many may be under way is to be known soon
+			params.MaxWaitMs = 0
+		}
+		l.opened = l.corr
+	}
 	if l.version >= 20 {
 		params.MirrorName, params.ClusterID = l.key.mirror, l.cluster
 	}
-	room := requestRoom(x.targets, x.reports, l) + 32*len(params.Forgotten)
+	room := requestRoom(x.targets, x.reports, l) + 32*len(forgotten)
 	c.sendOn(l, wire.KeyFetch, l.version, room, func(b []byte) []byte {
 		return wire.AppendFetchRequest(b, l.version, &params, x.targets, x.reports)
 	})
-	if soonest > 0 { // a partition that waits is not forgotten over those that do not
-		c.timers.arm(&l.timer, min(max(soonest, c.now), c.now+reportRepeat))
-	}
 }
 
 // wantTarget tells whether a partition is to be fetched now, and lists it where
@@ -79,16 +121,38 @@ func (c *Core) wantTarget(l *lane, s *session) (want, sync bool) {
 		l.toldAt[p] = i
 		l.told = append(l.told, told{})
 	}
-	if was := &l.told[i]; l.sessionID == 0 || was.sync != now.sync || was.at.FetchOffset != now.at.FetchOffset ||
-		was.at.LastFetchedEpoch != now.at.LastFetchedEpoch || was.at.CurrentLeaderEpoch != now.at.CurrentLeaderEpoch || was.p != p {
+	named := s.lost || l.tells(&l.told[i], &now)
+	if named {
+		if l.version >= 20 {
+			l.generation++
+			s.generation = l.generation
+		}
+		s.lost = false
+		now.at.Generation = s.generation
 		c.lanes.targets = append(c.lanes.targets, now.at)
 	}
 	l.told[i] = now
-	// A report goes with every fetch: it is what lets the source read ahead.
-	if sync = now.sync && l.version >= 20; sync {
+	// A report is what lets the source read ahead: with every fetch, or for as
+	// long as a cursor lives.
+	if sync = now.sync && l.version >= 20; sync && (named || l.window == 0) {
 		c.buildReport(p, r)
 	}
 	return true, sync
+}
+
+// tells whether the source must be told where a partition is. The cursor of a
+// pipelined session moves as our log does.
+func (l *lane) tells(was, now *told) bool {
+	return l.sessionID == 0 || was.p != now.p || was.sync != now.sync || was.at.FetchOffset != now.at.FetchOffset ||
+		was.at.CurrentLeaderEpoch != now.at.CurrentLeaderEpoch || l.window == 0 && was.at.LastFetchedEpoch != now.at.LastFetchedEpoch
+}
+
+// cursorMoved: an answer was taken whole, and the source reads on from our log
+// end. [L]
+func (l *lane) cursorMoved(p *Partition) {
+	if i, known := l.toldAt[p]; known && l.window > 0 {
+		l.told[i].at.FetchOffset = p.log.NextOffset()
+	}
 }
 
 // forgetUnwanted takes what is not to be fetched now out of the session.
@@ -113,14 +177,15 @@ func (l *lane) forgetUnwanted() []wire.ForgottenPartition {
 
 // asked tells whether an answer for a partition is one to what its session
 // would ask now: an answer to an older question means nothing any more.
-func (l *lane) asked(s *session) bool {
+func (l *lane) asked(s *session, it *wire.FetchResponseIter) bool {
 	i, known := l.toldAt[s.p]
-	return known && l.told[i].at.CurrentLeaderEpoch == s.epoch && l.told[i].at.FetchOffset == s.p.log.NextOffset()
+	next := s.p.log.NextOffset()
+	return known && l.told[i].at.CurrentLeaderEpoch == s.epoch && l.told[i].at.FetchOffset == next && (l.window == 0 || it.Cursor == next)
 }
 
 // beginSession asks for a new session with the next fetch.
 func (l *lane) beginSession() {
-	l.sessionID, l.sessionEpoch = 0, 0
+	l.sessionID, l.sessionEpoch, l.window = 0, 0, 0
 }
 
 // sessionAnswered follows the session over an answer; false means that the
@@ -132,10 +197,13 @@ func (l *lane) sessionAnswered(res *wire.FetchResponse) bool {
 		return false
 	case res.SessionID == 0 || res.Version < sessionVersion:
 		l.beginSession() // none given: whole requests
-	case res.SessionID == l.sessionID:
-		l.sessionEpoch = max(1, (l.sessionEpoch+1)&(1<<31-1))
-	default:
+	case l.sessionID == 0 && l.answeredC == l.opened+1:
 		l.sessionID, l.sessionEpoch = res.SessionID, 1
+		if l.version >= 20 {
+			l.window = max(0, min(res.Window, mirrorWindow))
+		}
+	case res.SessionID != l.sessionID:
+		return false // of a session that was given up
 	}
 	return true
 }

@@ -32,6 +32,9 @@ type session struct {
 	frame *frame
 	cutAt int64 // sessionTruncating: where
 	full  bool  // sessionTruncating: start anew at cutAt
+	// pipelined lane
+	generation int32 // of the cursor at the source, as we named it last
+	lost       bool  // an answer of it was not taken whole: a new one must be named
 }
 
 // verdict is what an answer means for a session.

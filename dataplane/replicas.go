@@ -125,16 +125,26 @@ func (c *Core) unknownMirror() wire.ErrorCode {
 // consumer.
 func (c *Core) markAhead(f *fetch, req *wire.FetchRequest) {
 	name, cluster := string(req.Mirror.MirrorName), string(req.Mirror.ClusterID)
-	for i := range f.parts {
-		f.parts[i].ahead = false
+	parts, at := f.parts, map[sessionKey]int(nil)
+	if f.session != nil {
+		parts, at = f.session.parts, f.session.at
+	}
+	if f.session == nil || !f.session.pipelined { // there it holds until the partition is named anew
+		for i := range parts {
+			parts[i].ahead = false
+		}
 	}
 	if c.eng.o.MayReport != nil && !c.eng.o.MayReport(name) {
 		return
 	}
 	k := 0 // reports come in the order of the partitions, most of the time
 	for it := req.Mirror.Reports(); it.Next(); {
-		for n := range f.parts {
-			x := &f.parts[(k+n)%len(f.parts)]
+		if i, ok := at[sessionKey{it.TopicID, it.Partition}]; ok {
+			parts[i].ahead = parts[i].p != nil && parts[i].p.registered(name, cluster)
+			continue
+		}
+		for n := range parts {
+			x := &parts[(k+n)%len(parts)]
 			if x.p != nil && x.p.id == it.TopicID && x.index == it.Partition {
 				x.ahead = x.p.registered(name, cluster)
 				k += n + 1

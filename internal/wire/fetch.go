@@ -14,6 +14,7 @@ type FetchRequest struct {
 	SessionEpoch  int32 // -1 below version 7
 	RackID        []byte
 	Mirror        MirrorInfo // empty below version 20
+	Taken         int32      // ours: answers of this session that have arrived, 0 = not said
 	NumPartitions int
 	NumForgotten  int
 
@@ -65,7 +66,10 @@ func (f *FetchRequest) readTags(r *Reader) {
 		return
 	}
 	for n := r.TagCount(); n > 0 && r.Ok(); n-- {
-		if key, val := r.Tag(); key == 1 && f.Version >= 15 {
+		switch key, val := r.Tag(); {
+		case key == tagTaken:
+			f.Taken = readInt32(r, val)
+		case key == 1 && f.Version >= 15:
 			in := NewReader(val)
 			f.ReplicaID, f.ReplicaEpoch = in.Int32(), in.Int64()
 			in.SkipTags()
@@ -198,6 +202,7 @@ type FetchPartition struct {
 	LeaderID         int32 // where to go instead, -1 = say nothing
 	LeaderEpoch      int32 // -1 = unknown
 	Generation       int32 // ours: of the cursor these records belong to, 0 = none
+	Cursor           int64 // ours, with a generation: offset these records were read from
 }
 
 // AbortedTransaction is a transaction whose records a reader of committed data skips.
@@ -221,6 +226,9 @@ const (
 	tagAnswers    = 64 // top level of a response, version 20 and up
 	tagDurableEnd = 64 // partition of a request
 	tagGeneration = 65 // partition of a request and of a response
+	tagCursor     = 66 // partition of a response
+	tagWindow     = 65 // top level of a response
+	tagTaken      = 64 // top level of a request
 )
 
 // AppendFetchHead begins a response body. Below version 7 err and sessionID
@@ -278,7 +286,7 @@ func AppendFetchPartitionTail(b []byte, v int16, p *FetchPartition) []byte {
 		return b
 	}
 	leader := p.LeaderID >= 0 || p.LeaderEpoch >= 0
-	b = append(b, byte(bit(p.DivergingEpoch >= 0)+bit(leader)+bit(p.Generation > 0)))
+	b = append(b, byte(bit(p.DivergingEpoch >= 0)+bit(leader)+2*bit(p.Generation > 0)))
 	if p.DivergingEpoch >= 0 {
 		b = append(b, 0, 13)
 		b = AppendInt32(b, p.DivergingEpoch)
@@ -290,6 +298,7 @@ func AppendFetchPartitionTail(b []byte, v int16, p *FetchPartition) []byte {
 	}
 	if p.Generation > 0 {
 		b = AppendInt32(append(b, tagGeneration, 4), p.Generation)
+		b = AppendInt64(append(b, tagCursor, 8), p.Cursor)
 	}
 	return b
 }
@@ -298,19 +307,27 @@ func AppendFetchPartitionTail(b []byte, v int16, p *FetchPartition) []byte {
 func AppendFetchTopicEnd(b []byte, v int16) []byte { return appendTagCount(b, 0, v >= 12) }
 
 // AppendFetchTail ends the body. Endpoints are left out below version 16,
-// answers below version 20.
-func AppendFetchTail(b []byte, v int16, endpoints []NodeEndpoint, answers []ReportAnswer) []byte {
+// answers below version 20. window is ours: how many requests of this session
+// may be under way, 0 = one.
+func AppendFetchTail(b []byte, v int16, endpoints []NodeEndpoint, answers []ReportAnswer, window int32) []byte {
 	if v < 12 {
 		return b
 	}
 	hasEndpoints, hasAnswers := v >= 16 && len(endpoints) > 0, v >= 20 && len(answers) > 0
-	b = append(b, byte(bit(hasEndpoints)+bit(hasAnswers)))
+	b = append(b, byte(bit(hasEndpoints)+bit(hasAnswers)+bit(window > 0)))
 	if hasEndpoints {
 		b = appendNodeEndpoints(b, endpoints)
 	}
-	if !hasAnswers {
-		return b
+	if hasAnswers {
+		b = appendAnswers(b, answers)
 	}
+	if window > 0 {
+		b = AppendInt32(append(b, tagWindow, 4), window)
+	}
+	return b
+}
+
+func appendAnswers(b []byte, answers []ReportAnswer) []byte {
 	b = BeginTag(b, tagAnswers)
 	start := len(b)
 	b = AppendArrayLen(b, len(answers), true)

@@ -14,6 +14,7 @@ type FetchParams struct {
 	Forgotten    []ForgottenPartition
 	MirrorName   string // version 20: empty = no mirror
 	ClusterID    string // version 20: of the destination, empty = not said
+	Taken        int32  // ours, version 12 and up: answers of this session that have arrived, 0 = not said
 }
 
 // FetchTarget is a partition to fetch. -1 where nothing is known.
@@ -67,13 +68,16 @@ func AppendFetchRequest(b []byte, v int16, p *FetchParams, targets []FetchTarget
 	if !flex {
 		return b
 	}
-	if v < 15 || (p.ReplicaID == -1 && p.ReplicaEpoch == -1) {
-		return append(b, 0)
+	replica := v >= 15 && (p.ReplicaID != -1 || p.ReplicaEpoch != -1)
+	b = append(b, byte(bit(replica)+bit(p.Taken > 0)))
+	if replica {
+		b = AppendInt32(append(b, 1, 13), p.ReplicaID)
+		b = append(AppendInt64(b, p.ReplicaEpoch), 0)
 	}
-	b = append(b, 1, 1, 13)
-	b = AppendInt32(b, p.ReplicaID)
-	b = AppendInt64(b, p.ReplicaEpoch)
-	return append(b, 0)
+	if p.Taken > 0 {
+		b = AppendInt32(append(b, tagTaken, 4), p.Taken)
+	}
+	return b
 }
 
 func appendTargets(b []byte, v int16, targets []FetchTarget) []byte {
@@ -164,6 +168,7 @@ type FetchResponse struct {
 	ThrottleMs    int32
 	Err           ErrorCode // 0 below version 7
 	SessionID     int32     // 0 below version 7
+	Window        int32     // ours: requests of the session that may be under way, 0 = one
 	NumPartitions int
 	NumAnswers    int
 
@@ -193,6 +198,8 @@ func (f *FetchResponse) Parse(version int16, body []byte) error {
 				f.endpoints = NewReader(val)
 			case key == tagAnswers && version >= 20:
 				f.answers = NewReader(val)
+			case key == tagWindow:
+				f.Window = readInt32(&r, val)
 			}
 		}
 	}
@@ -244,6 +251,7 @@ type FetchResponseIter struct {
 	LeaderID         int32 // -1 = not said
 	LeaderEpoch      int32 // -1 = not said
 	Generation       int32 // ours: 0 = none
+	Cursor           int64 // ours: offset the records were read from, -1 = not said
 }
 
 // Next moves to the next partition.
@@ -271,7 +279,7 @@ func (it *FetchResponseIter) Next() bool {
 }
 
 func (it *FetchResponseIter) readTags() {
-	it.DivergingEpoch, it.DivergingEnd, it.LeaderID, it.LeaderEpoch, it.Generation = -1, -1, -1, -1, 0
+	it.DivergingEpoch, it.DivergingEnd, it.LeaderID, it.LeaderEpoch, it.Generation, it.Cursor = -1, -1, -1, -1, 0, -1
 	if !it.flex {
 		return
 	}
@@ -288,6 +296,8 @@ func (it *FetchResponseIter) readTags() {
 			it.LeaderID, it.LeaderEpoch = readLeader(&it.r, val)
 		case tagGeneration:
 			it.Generation = readInt32(&it.r, val)
+		case tagCursor:
+			it.Cursor = readInt64(&it.r, val)
 		}
 	}
 }

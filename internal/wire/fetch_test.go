@@ -14,7 +14,7 @@ import (
 func randFetch(r *rand.Rand, v int16) (*kmsg.FetchRequest, FetchParams, []FetchTarget) {
 	k := kmsg.NewPtrFetchRequest()
 	k.Version = v
-	p := FetchParams{int32(randInt64(r)), randInt64(r), int32(randInt64(r)), int32(randInt64(r)), int32(randInt64(r)), int8(r.IntN(2)), int32(randInt64(r)), int32(randInt64(r)), randString(r), nil, "", ""}
+	p := FetchParams{int32(randInt64(r)), randInt64(r), int32(randInt64(r)), int32(randInt64(r)), int32(randInt64(r)), int8(r.IntN(2)), int32(randInt64(r)), int32(randInt64(r)), randString(r), nil, "", "", 0}
 	if r.IntN(2) == 0 {
 		p.ReplicaID, p.ReplicaEpoch = -1, -1
 	}
@@ -25,6 +25,10 @@ func randFetch(r *rand.Rand, v int16) (*kmsg.FetchRequest, FetchParams, []FetchT
 		k.ReplicaState.ID, k.ReplicaState.Epoch = p.ReplicaID, p.ReplicaEpoch
 	}
 	k.MaxWaitMillis, k.MinBytes, k.MaxBytes, k.IsolationLevel, k.SessionID, k.SessionEpoch, k.Rack = p.MaxWaitMs, p.MinBytes, p.MaxBytes, p.Isolation, p.SessionID, p.SessionEpoch, p.RackID
+	if v >= 12 && r.IntN(2) == 0 {
+		p.Taken = 1 + r.Int32N(1000)
+		k.UnknownTags.Set(64, AppendInt32(nil, p.Taken))
+	}
 	var targets []FetchTarget
 	for i := range r.IntN(4) {
 		topic := kmsg.NewFetchRequestTopic()
@@ -92,7 +96,7 @@ func checkFetchRequest(t *testing.T, v int16, p *FetchParams, targets []FetchTar
 		t.Fatalf("v%d: %v", v, err)
 	}
 	if f.ReplicaID != p.ReplicaID || (v >= 15 && f.ReplicaEpoch != p.ReplicaEpoch) || f.MaxWaitMs != p.MaxWaitMs || f.MinBytes != p.MinBytes ||
-		f.MaxBytes != p.MaxBytes || f.Isolation != p.Isolation || (v >= 7 && (f.SessionID != p.SessionID || f.SessionEpoch != p.SessionEpoch)) ||
+		f.MaxBytes != p.MaxBytes || f.Isolation != p.Isolation || (v >= 7 && (f.SessionID != p.SessionID || f.SessionEpoch != p.SessionEpoch)) || f.Taken != p.Taken ||
 		(v >= 11 && string(f.RackID) != p.RackID) || f.NumPartitions != len(targets) || f.NumForgotten != len(p.Forgotten) {
 		t.Fatalf("v%d: %+v, want %+v", v, f, p)
 	}
@@ -209,7 +213,7 @@ func randFetchResponse(r *rand.Rand, v int16) (*kmsg.FetchResponse, []byte) {
 		b = AppendFetchTopic(b, v, []byte(topic.Topic), topic.TopicID, m)
 		for range m {
 			records := append([]byte{}, randBytes(r)...)
-			p := FetchPartition{int32(randInt64(r)), ErrorCode(r.IntN(160)), randInt64(r), randInt64(r), randInt64(r), nil, int32(randInt64(r)), len(records), -1, randInt64(r), -1, -1, 0}
+			p := FetchPartition{int32(randInt64(r)), ErrorCode(r.IntN(160)), randInt64(r), randInt64(r), randInt64(r), nil, int32(randInt64(r)), len(records), -1, randInt64(r), -1, -1, 0, 0}
 			kp := kmsg.NewFetchResponseTopicPartition()
 			if r.IntN(2) == 0 {
 				p.Aborted = []AbortedTransaction{}
@@ -230,8 +234,9 @@ func randFetchResponse(r *rand.Rand, v int16) (*kmsg.FetchResponse, []byte) {
 				kp.CurrentLeader.LeaderID, kp.CurrentLeader.LeaderEpoch = p.LeaderID, p.LeaderEpoch
 			}
 			if v >= 12 && r.IntN(2) == 0 {
-				p.Generation = 1 + r.Int32N(1000)
+				p.Generation, p.Cursor = 1+r.Int32N(1000), r.Int64N(1000)
 				kp.UnknownTags.Set(65, AppendInt32(nil, p.Generation))
+				kp.UnknownTags.Set(66, AppendInt64(nil, p.Cursor))
 			}
 			kp.Partition, kp.ErrorCode, kp.HighWatermark, kp.LastStableOffset, kp.LogStartOffset, kp.PreferredReadReplica, kp.RecordBatches = p.Index, int16(p.Err), p.HighWatermark, p.LastStable, p.LogStart, p.PreferredReplica, records
 			b = AppendFetchPartition(b, v, &p)
@@ -249,7 +254,7 @@ func randFetchResponse(r *rand.Rand, v int16) (*kmsg.FetchResponse, []byte) {
 		endpoints = append(endpoints, NodeEndpoint{e.NodeID, e.Host, e.Port, ""})
 		k.Brokers = append(k.Brokers, e)
 	}
-	return k, AppendFetchTail(b, v, endpoints, nil)
+	return k, AppendFetchTail(b, v, endpoints, nil, 0)
 }
 
 func TestFetchResponseAgreesWithKmsg(t *testing.T) {
@@ -278,11 +283,17 @@ func checkFetchResponse(t *testing.T, v int16, k *kmsg.FetchResponse, body []byt
 	for _, topic := range k.Topics {
 		for _, w := range topic.Partitions {
 			n++
-			generation := int32(0)
-			w.UnknownTags.Each(func(_ uint32, val []byte) { in := NewReader(val); generation = in.Int32() })
+			generation, cursor := int32(0), int64(-1)
+			w.UnknownTags.Each(func(key uint32, val []byte) {
+				if in := NewReader(val); key == 65 {
+					generation = in.Int32()
+				} else {
+					cursor = in.Int64()
+				}
+			})
 			ok := it.Next() && it.Partition == w.Partition && int16(it.Err) == w.ErrorCode && it.HighWatermark == w.HighWatermark && it.LastStable == w.LastStableOffset &&
 				bytes.Equal(it.Records, w.RecordBatches) && (v < 5 || it.LogStart == w.LogStartOffset) && (v < 11 || it.PreferredReplica == w.PreferredReadReplica) &&
-				it.LeaderID == w.CurrentLeader.LeaderID && it.LeaderEpoch == w.CurrentLeader.LeaderEpoch && it.DivergingEpoch == w.DivergingEpoch.Epoch && it.DivergingEnd == w.DivergingEpoch.EndOffset && it.Generation == generation
+				it.LeaderID == w.CurrentLeader.LeaderID && it.LeaderEpoch == w.CurrentLeader.LeaderEpoch && it.DivergingEpoch == w.DivergingEpoch.Epoch && it.DivergingEnd == w.DivergingEpoch.EndOffset && it.Generation == generation && it.Cursor == cursor
 			if !ok || (v < 13 && string(it.Topic()) != topic.Topic) || (v >= 13 && it.TopicID() != topic.TopicID) {
 				t.Fatalf("v%d: %+v, want %+v", v, it, w)
 			}
@@ -302,7 +313,7 @@ func checkFetchResponse(t *testing.T, v int16, k *kmsg.FetchResponse, body []byt
 func TestReportAnswers(t *testing.T) {
 	want := []ReportAnswer{{[16]byte{1}, 2, ErrMirrorRegistrationPropagating, 3, 4, 5}, {[16]byte{6}, 7, ErrNone, 8, 9, -1}}
 	for v := int16(18); v <= 20; v++ {
-		body := AppendFetchTail(AppendFetchHead(nil, v, 0, 0, 0, 0), v, []NodeEndpoint{{1, "h", 2, "r"}}, want)
+		body := AppendFetchTail(AppendFetchHead(nil, v, 0, 0, 0, 0), v, []NodeEndpoint{{1, "h", 2, "r"}}, want, 7)
 		var f FetchResponse
 		if err := f.Parse(v, body); err != nil {
 			t.Fatal(err)
@@ -313,7 +324,7 @@ func TestReportAnswers(t *testing.T) {
 				t.Fatalf("%+v", it)
 			}
 		}
-		if n != f.NumAnswers || n != 2*bit(v >= 20) {
+		if n != f.NumAnswers || n != 2*bit(v >= 20) || f.Window != 7 {
 			t.Fatalf("v%d: %d answers", v, n)
 		}
 		damage(t, body, func(b []byte) error { var f FetchResponse; return f.Parse(v, b) })
@@ -349,7 +360,7 @@ func TestFetchAllocations(t *testing.T) {
 			for it := g.Partitions(); it.Next(); {
 				_ = it.Records
 			}
-			buf = AppendFetchTail(buf, v, endpoints, answers)
+			buf = AppendFetchTail(buf, v, endpoints, answers, 64)
 		})
 		if n != 0 {
 			t.Errorf("v%d: %v allocations", v, n)

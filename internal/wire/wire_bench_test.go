@@ -59,7 +59,7 @@ func BenchmarkFetchResponse(b *testing.B) {
 					buf = AppendFetchPartition(buf, 16, &p)
 					buf = AppendFetchPartitionTail(buf, 16, &p)
 				}
-				buf = AppendFetchTail(AppendFetchTopicEnd(buf, 16), 16, nil, nil)
+				buf = AppendFetchTail(AppendFetchTopicEnd(buf, 16), 16, nil, nil, 0)
 			}
 		})
 	}
