@@ -114,7 +114,7 @@ swap-suite: build ## 2 minutes of swaps every 2 s, kills, stops and bad plugins 
 plugin-p99: build ## produce p99 with plugins swapped, killed, stopped for 10 s, against none: 10 alternating pairs, and A/A pairs (about 20 minutes, on a quiet machine)
 	$(GO) test ./cmd/lockstep -run TestPluginP99 -v -count=1 -timeout 2700s -plugin.pairs=10
 
-plugin-rounds: build ## 100 brokers started, and killed at any moment; no plugin, socket or file may be left after 3 s (about 3 minutes)
+plugin-rounds: build ## 100 brokers started, and killed at any moment; no plugin, socket or file may be left after 3 s (about a minute)
 	$(GO) test ./cmd/lockstep -run TestPluginsGoWithTheirBroker -v -count=1 -timeout 900s -plugin.rounds=100
 
 ack: build ## acknowledgement latency of one idle record: 40 ms link, and none, medians of 5 runs
