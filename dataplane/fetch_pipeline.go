@@ -49,7 +49,7 @@ func (c *Core) queueFetch(f *fetch, req *wire.FetchRequest) {
 	switch {
 	case head == f:
 		c.lookAt(f)
-	case req.NumPartitions+req.NumForgotten > 0:
+	case req.NumPartitions+req.NumForgotten+req.Mirror.NumReports > 0:
 		head.gen++ // where it is registered as waiting is of the old parts
 		head.cold, head.warmed = 0, false
 		c.lookAt(head)

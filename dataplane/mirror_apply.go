@@ -211,6 +211,7 @@ func (c *Core) fetched(s *session, it *wire.FetchResponseIter, f *frame) bool {
 	}
 	switch v {
 	case accept:
+		d.heard = true
 		p.unlock()
 		s.fails = 0
 		return c.mirrorRecords(s, it.Records, f, it.HighWatermark, it.LogStart)
@@ -292,6 +293,7 @@ func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start i
 	c.touch(p)
 	if report {
 		c.lanes.dirty(c, p)
+		c.wantLane(s.lane) // the source may let us read ahead now
 	}
 	return all
 }
@@ -355,7 +357,7 @@ func (x *lanes) roomFor(c *Core, p *Partition) {
 func (c *Core) sessionLost(s *session) {
 	s.p.lock()
 	if d := s.p.down; d != nil {
-		d.moved = true
+		d.moved, d.heard = true, false
 		d.lastError = "no connection to the source"
 	}
 	s.p.unlock()
@@ -383,7 +385,7 @@ func (c *Core) attach(p *Partition, key laneKey, cluster string, epoch int32) {
 	s.reportLane.users++
 	p.lock()
 	if d := p.down; d != nil {
-		d.owner, d.alignedEpoch, d.sourceHigh, d.moved, d.fetching, d.drained, d.epochBehind, d.outOfReach = s, -1, -1, false, true, false, false, false
+		d.owner, d.alignedEpoch, d.sourceHigh, d.heard, d.moved, d.fetching, d.drained, d.epochBehind, d.outOfReach = s, -1, -1, false, false, true, false, false, false
 	}
 	p.unlock()
 	c.wantLane(s.lane)
@@ -411,7 +413,7 @@ func (c *Core) detach(p *Partition) {
 	}
 	p.lock()
 	if d := p.down; d != nil && d.owner == s {
-		d.owner, d.fetching, d.alignedEpoch, d.sourceHigh = nil, false, -1, -1
+		d.owner, d.fetching, d.alignedEpoch, d.sourceHigh, d.heard = nil, false, -1, -1, false
 	}
 	p.unlock()
 }

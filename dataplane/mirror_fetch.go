@@ -60,7 +60,7 @@ func (c *Core) sendChanges(l *lane) {
 		return
 	}
 	forgotten := l.forgetUnwanted()
-	if l.window == 0 || len(x.targets)+len(forgotten) > 0 {
+	if l.window == 0 || len(x.targets)+len(forgotten)+len(x.reports) > 0 {
 		c.sendOne(l, mirrorFetchBytes, forgotten)
 	}
 	next := l.scanAt
@@ -132,9 +132,9 @@ func (c *Core) wantTarget(l *lane, s *session) (want, sync bool) {
 		c.lanes.targets = append(c.lanes.targets, now.at)
 	}
 	l.told[i] = now
-	// A report is what lets the source read ahead: with every fetch, or for as
-	// long as a cursor lives.
-	if sync = now.sync && l.version >= 20; sync && (named || l.window == 0) {
+	// A report is what lets the source read ahead. Its answer is how we hear of
+	// a release, so it is repeated where nothing happens, too.
+	if sync = now.sync && l.version >= 20; sync {
 		c.buildReport(p, r)
 	}
 	return true, sync

@@ -95,6 +95,7 @@ type downstream struct {
 	acked        int64 // newest sequence the source has accepted
 	reportedLEO  int64 // highest min-ISR LEO put in a report
 	sourceHigh   int64 // mark of an answer this fetcher received, -1 none
+	heard        bool  // ... on the connection it has now: without one the lag is unknown, not what it was
 	sourceStart  int64
 	failingSince int64 // wall ms, 0 = not failing
 	failReason   wire.ErrorCode

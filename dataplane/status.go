@@ -57,7 +57,7 @@ func (p *Partition) status(wall int64) status.Partition {
 	}
 	if d := p.down; d != nil {
 		s.Mirror = &status.Mirror{Name: r.mirror, Sync: d.sync, SourceHigh: d.sourceHigh, SourceEpoch: d.alignedEpoch,
-			InStep:         d.owner != nil && d.alignedEpoch >= 0 && d.sourceHigh >= 0 && p.localLEO() >= d.sourceHigh,
+			InStep:         d.owner != nil && d.alignedEpoch >= 0 && d.heard && p.localLEO() >= d.sourceHigh,
 			FailingSinceMS: d.failingSince, ContactMS: d.contact, LastError: d.lastError, Fetching: d.fetching,
 			Drained: d.drained, LostAcked: d.lostAcked, EpochBehind: d.epochBehind,
 			MaxSourceEpoch: d.maxSourceEpoch, Moved: d.moved, OutOfReach: d.outOfReach, Invalid: d.failInvalid,
