@@ -432,3 +432,27 @@ func (m *Mirrors) verdict(w sdk.Wish, why string) host.Verdict {
 	}
 	return host.Verdict{Wish: w, Accepted: why == "", Why: why}
 }
+
+// due is the verdicts of one event. The guard's word is not the last: what it
+// accepts is carried out only if the quorum takes the command.
+type due struct {
+	asked    *host.Asked // nil: no decision, and the journal has it already
+	verdicts []host.Verdict
+	done     func() // says what was carried out; nil = nothing is to be said
+}
+
+// settle enters the verdicts into the journal. lost says why the quorum did not
+// take what was accepted; "" it did.
+func (d *due) settle(lost string) {
+	for i := range d.verdicts {
+		if v := &d.verdicts[i]; lost != "" && v.Accepted {
+			v.Accepted, v.Why = false, lost
+		}
+	}
+	if d.asked != nil {
+		d.asked.Settle(d.verdicts...)
+	}
+	if d.done != nil && lost == "" {
+		d.done()
+	}
+}

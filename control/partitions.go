@@ -9,7 +9,6 @@ import (
 	"lockstep/internal/mirror"
 	"lockstep/internal/msg"
 	"lockstep/internal/status"
-	"lockstep/plugins/host"
 	"lockstep/plugins/sdk"
 )
 
@@ -18,7 +17,11 @@ func raiseFence(kind meta.FenceKind) meta.Message { return &msg.RaiseFenceComman
 // lookPartitions drives the partitions of one mirrored topic that this broker
 // leads. It tells whether a leader at the source has moved.
 func (m *Mirrors) lookPartitions(ctx context.Context, v *meta.View, t *meta.Topic) (moved bool) {
-	wished := map[int64][]msg.MirrorPartitionStatesCommandPartition{} // by the fence of who wished them
+	type wish struct {
+		deltas []msg.MirrorPartitionStatesCommandPartition
+		dues   []due
+	}
+	wished := map[int64]*wish{} // by the fence of who wished them
 	bumps := &msg.BumpLeaderEpochsCommand{}
 	for i, p := range t.Partitions {
 		if p.Leader != m.o.NodeID || p.State == mirror.Stopping {
@@ -45,24 +48,47 @@ func (m *Mirrors) lookPartitions(ctx context.Context, v *meta.View, t *meta.Topi
 				}
 			}
 		}
-		if d, fence, ok := m.stepPartition(ctx, t, p, int32(i), facts); ok {
-			wished[fence] = append(wished[fence], d)
+		var said due
+		d, fence, ok := m.stepPartition(ctx, t, p, int32(i), facts, &said)
+		if !ok {
+			said.settle("")
+			continue
 		}
+		if wished[fence] == nil {
+			wished[fence] = &wish{}
+		}
+		wished[fence].deltas, wished[fence].dues = append(wished[fence].deltas, d), append(wished[fence].dues, said)
 	}
 	if len(bumps.Partitions) > 0 {
 		m.propose(ctx, bumps, "raise leader epochs", t.Name)
 	}
-	for fence, some := range wished {
-		m.proposeStates(ctx, fence, some, "mirror partition states", t.Name)
+	for fence, w := range wished {
+		for k, lost := range m.proposeStates(ctx, fence, w.deltas, "mirror partition states", t.Name) {
+			w.dues[k].settle(lost)
+		}
 	}
 	return moved
 }
 
-// proposeStates proposes changes of state, in as many commands as they need.
-func (m *Mirrors) proposeStates(ctx context.Context, fence int64, deltas []msg.MirrorPartitionStatesCommandPartition, what, topic string) {
+// proposeStates proposes changes of state, in as many commands as they need. For
+// each it tells why it is not made, "" if it is.
+func (m *Mirrors) proposeStates(ctx context.Context, fence int64, deltas []msg.MirrorPartitionStatesCommandPartition, what, topic string) (lost []string) {
 	for some := range slices.Chunk(deltas, meta.MaxStateDeltas) {
-		m.propose(ctx, &msg.MirrorPartitionStatesCommand{BrokerId: m.o.NodeID, Fence: fence, Partitions: some}, what, topic)
+		res, ok := m.propose(ctx, &msg.MirrorPartitionStatesCommand{BrokerId: m.o.NodeID, Fence: fence, Partitions: some}, what, topic)
+		for k := range some {
+			why := ""
+			switch {
+			case !ok && text(res.ErrorMessage) != "":
+				why = text(res.ErrorMessage)
+			case !ok || k >= len(res.Items):
+				why = "not made durable"
+			case res.Items[k].ErrorCode != 0:
+				why = "not made durable: " + text(res.Items[k].ErrorMessage)
+			}
+			lost = append(lost, why)
+		}
 	}
+	return lost
 }
 
 func (m *Mirrors) propose(ctx context.Context, cmd meta.Message, what, topic string) (meta.Result, bool) {
@@ -110,7 +136,7 @@ func (m *Mirrors) partitionFacts(t *meta.Topic, p *meta.Partition, i int32, st *
 
 // stepPartition asks the coordinator policy for the next event of a partition
 // and turns it into a change of the stored state.
-func (m *Mirrors) stepPartition(ctx context.Context, t *meta.Topic, p *meta.Partition, i int32, f sdk.Facts) (d msg.MirrorPartitionStatesCommandPartition, fence int64, ok bool) {
+func (m *Mirrors) stepPartition(ctx context.Context, t *meta.Topic, p *meta.Partition, i int32, f sdk.Facts, said *due) (d msg.MirrorPartitionStatesCommandPartition, fence int64, ok bool) {
 	quiet := p.State == mirror.Mirroring && t.Mirror.Desired == mirror.Mirroring && !f.EpochBehind && f.Failed == ""
 	if quiet || p.State == mirror.Stopped && t.Mirror.Desired == mirror.Stopped {
 		return d, 0, false
@@ -120,7 +146,9 @@ func (m *Mirrors) stepPartition(ctx context.Context, t *meta.Topic, p *meta.Part
 	asked, err := m.o.Coordinator.Handle(ctx, sdk.Event{NowMS: now, Type: sdk.PartitionLook, Subject: subject, Facts: f})
 	is := mirror.Partition{State: p.State, Previous: p.Previous, NonRetryable: p.NonRetryable}
 	fence = asked.Fence
-	verdicts := make([]host.Verdict, 0, len(asked.Wishes))
+	if err == nil {
+		said.asked = asked
+	}
 	for _, w := range asked.Wishes {
 		why := allowStep(w, subject, t, f, now)
 		next := is
@@ -133,17 +161,17 @@ func (m *Mirrors) stepPartition(ctx context.Context, t *meta.Topic, p *meta.Part
 				why = "changes nothing"
 			}
 		}
-		verdicts = append(verdicts, m.verdict(w, why))
+		said.verdicts = append(said.verdicts, m.verdict(w, why))
 		if why == "" {
-			d, ok = m.delta(t, p, i, next, w.Reason), true
+			d, said.done = m.delta(t, p, i, next, w.Reason)
+			ok = true
 		}
 	}
-	if err == nil {
-		asked.Settle(verdicts...)
-	}
 	if !ok && t.Mirror.Desired == mirror.Stopped { // a stop never waits for a plugin, silent or wrong
-		next, _ := is.Step(mirror.WantStopped)
-		d, fence, ok = m.delta(t, p, i, next, "built-in rule"), noFence, next.State != p.State
+		if next, _ := is.Step(mirror.WantStopped); next.State != p.State {
+			fence, ok = noFence, true
+			d, said.done = m.delta(t, p, i, next, "built-in rule")
+		}
 	}
 	return d, fence, ok
 }
@@ -187,8 +215,8 @@ func allowStep(w sdk.Wish, s sdk.Subject, t *meta.Topic, f sdk.Facts, now int64)
 	return ""
 }
 
-func (m *Mirrors) delta(t *meta.Topic, p *meta.Partition, i int32, next mirror.Partition, reason string) msg.MirrorPartitionStatesCommandPartition {
-	d := stateDelta(t, p, i)
+func (m *Mirrors) delta(t *meta.Topic, p *meta.Partition, i int32, next mirror.Partition, reason string) (d msg.MirrorPartitionStatesCommandPartition, done func()) {
+	d = stateDelta(t, p, i)
 	d.State, d.Previous, d.NonRetryable = int8(next.State), int8(next.Previous), next.NonRetryable
 	if next.State == mirror.Failed {
 		d.RetryAttempt = p.RetryAttempt + 1
@@ -198,9 +226,10 @@ func (m *Mirrors) delta(t *meta.Topic, p *meta.Partition, i int32, next mirror.P
 		m.retries[partitionKey{t.ID, i}] = m.o.Now().Add(wait)
 		m.mu.Unlock()
 	}
-	m.o.Log.Info("mirror partition", "mirror", t.Mirror.Mirror, "topic", t.Name, "partition", i,
-		"from", p.State.String(), "to", next.State.String(), "reason", reason)
-	return d
+	return d, func() {
+		m.o.Log.Info("mirror partition", "mirror", t.Mirror.Mirror, "topic", t.Name, "partition", i,
+			"from", p.State.String(), "to", next.State.String(), "reason", reason)
+	}
 }
 
 // stateDelta is a change that keeps everything as it is.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -334,6 +335,69 @@ func TestWishOfAnOldFence(t *testing.T) {
 		}
 		if res := wish(raised.Number); res.ErrorCode != 0 || b.topic().Partitions[0].State != mirror.Failed {
 			t.Fatalf("%+v: %s", res, b.dump())
+		}
+	})
+}
+
+// replaced is a policy whose instance is replaced, once it is armed, while it
+// thinks about an event.
+func (b *bed) replaced(kind sdk.Kind, fence meta.FenceKind, f func(sdk.Event) (sdk.Decision, error)) (arm func()) {
+	var armed atomic.Bool
+	b.haltMirrors()
+	b.policies[kind] = of(kind, func(e sdk.Event) (sdk.Decision, error) {
+		if armed.CompareAndSwap(true, false) {
+			if _, err := b.node.Propose(b.t.Context(), raiseFence(fence)); err != nil {
+				b.t.Error(err)
+			}
+		}
+		return f(e)
+	})
+	b.runMirrors()
+	b.until("the fences", time.Second, b.fenced)
+	return func() { armed.Store(true) }
+}
+
+// A step that the quorum refuses, because its instance has been replaced, is not
+// accepted in the journal: the accepted ones are those that were made.
+func TestJournalOfARefusedStep(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *bed) {
+		b.replaced(sdk.Coordinator, meta.FenceCoordinator, coordinator.Policy{}.Handle)()
+		b.mirror(false)
+		first := b.topic().Partitions[0].StateEpoch
+		b.until("MIRRORING", 5*time.Second, b.allIn(mirror.Mirroring))
+		accepted, lost := int32(0), 0
+		for _, v := range verdicts(b.coordinator) {
+			if v.Accepted {
+				accepted++
+			} else if strings.Contains(v.Why, "replaced") {
+				lost++
+			}
+		}
+		if made := b.topic().Partitions[0].StateEpoch - first; lost != 1 || accepted != made {
+			t.Errorf("%d steps accepted, %d made, %d refused by the fence", accepted, made, lost)
+		}
+	})
+}
+
+// Nor is a hold.
+func TestJournalOfARefusedHold(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *bed) {
+		arm := b.replaced(sdk.Release, meta.FenceRelease, func(e sdk.Event) (sdk.Decision, error) {
+			return sdk.Decision{Wishes: []sdk.Wish{{Do: sdk.Hold, Subject: e.Subject}}}, nil
+		})
+		b.plainTopic()
+		one := func() SyncOutcome {
+			return b.mirrors.Register(t.Context(), "far", "dest", []SyncTopic{{Name: topicName, ID: topicID, Recovery: true, ReleaseNumber: -1}})[0]
+		}
+		if o := one(); o.Code != 0 {
+			t.Fatal(o)
+		}
+		b.mirrors.Release(t.Context(), "far", nil)
+		arm()
+		o := one()
+		all := verdicts(b.release)
+		if last := all[len(all)-1]; o.Code != wire.ErrInvalidUpdateVersion || last.Accepted || !strings.Contains(last.Why, "replaced") {
+			t.Errorf("%+v %+v", o, last)
 		}
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"lockstep/internal/mirror"
 	"lockstep/internal/msg"
 	"lockstep/internal/wire"
-	"lockstep/plugins/host"
 	"lockstep/plugins/sdk"
 )
 
@@ -259,8 +258,9 @@ func (m *Mirrors) AlterType(ctx context.Context, name string, topics []AlterTopi
 // Apply's at the commit index, given once every shard gates by it (R10, R22).
 func (m *Mirrors) Register(ctx context.Context, name, clusterID string, topics []SyncTopic) []SyncOutcome {
 	cmd := &msg.RegisterSyncCommand{Fence: noFence, Mirror: name, ClusterId: clusterID}
-	for _, t := range topics {
-		held, fence := m.held(ctx, name, t)
+	dues := make([]due, len(topics))
+	for i, t := range topics {
+		held, fence := m.held(ctx, name, t, &dues[i])
 		if held {
 			cmd.Fence = fence
 		}
@@ -268,6 +268,13 @@ func (m *Mirrors) Register(ctx context.Context, name, clusterID string, topics [
 			ReleaseNumber: max(t.ReleaseNumber, 0), Held: held})
 	}
 	out, res := m.ledger(ctx, cmd, topics)
+	for i := range dues {
+		lost := ""
+		if res == nil {
+			lost = out[i].Message
+		}
+		dues[i].settle(lost)
+	}
 	if res == nil {
 		return out
 	}
@@ -302,7 +309,7 @@ func (m *Mirrors) Register(ctx context.Context, name, clusterID string, topics [
 
 // held asks the release policy whether it keeps a marker. Without an answer
 // the built-in rule holds nothing.
-func (m *Mirrors) held(ctx context.Context, name string, t SyncTopic) (hold bool, fence int64) {
+func (m *Mirrors) held(ctx context.Context, name string, t SyncTopic, d *due) (hold bool, fence int64) {
 	subject := sdk.Subject{Mirror: name, Topic: t.Name, TopicID: t.ID, Partition: -1}
 	released := false
 	if here := m.o.Node.View().TopicByID(t.ID); here != nil {
@@ -315,7 +322,7 @@ func (m *Mirrors) held(ctx context.Context, name string, t SyncTopic) (hold bool
 	if err != nil {
 		return false, noFence
 	}
-	verdicts := make([]host.Verdict, 0, len(asked.Wishes))
+	d.asked = asked
 	for _, w := range asked.Wishes {
 		why := ""
 		switch {
@@ -326,10 +333,9 @@ func (m *Mirrors) held(ctx context.Context, name string, t SyncTopic) (hold bool
 		case w.Do != sdk.Hold && w.Do != sdk.Admit:
 			why = "not a release's wish"
 		}
-		verdicts = append(verdicts, m.verdict(w, why))
+		d.verdicts = append(d.verdicts, m.verdict(w, why))
 		hold = hold || why == "" && w.Do == sdk.Hold
 	}
-	asked.Settle(verdicts...)
 	return hold, asked.Fence
 }
 

@@ -187,25 +187,21 @@ func (s *script) unregister(ctx context.Context, release bool) {
 
 // account compares what the journal says was accepted with what happened: the
 // k-th Register of a script is the k-th event of its mirror. It returns the
-// Holds applied, and those the journal accepted though the quorum refused them.
-func (s *script) account(events []journalView) (holds, early int) {
+// Holds applied.
+func (s *script) account(events []journalView) (holds int) {
 	if len(events) != len(s.registers) {
 		s.fault("%d events for %d Registers", len(events), len(s.registers))
-		return 0, 0
+		return 0
 	}
 	for k, reg := range s.registers {
 		hold := accepted(events[k], sdk.Hold)
 		refused := reg.code == wire.ErrMirrorSyncReleasedRequiresFreshPromotion
-		switch {
-		case reg.code == wire.ErrInvalidUpdateVersion:
-			early += hold
-		case hold > 1, hold == 1 && !refused, hold == 0 && refused && reg.rightful:
+		if hold > 1 || hold == 1 && !refused || hold == 0 && refused && reg.rightful {
 			s.fault("%s %s, but the journal has %d holds: %+v", reg.code.Name(), reg.message, hold, events[k])
-		default:
-			holds += hold
 		}
+		holds += hold
 	}
-	return holds, early
+	return holds
 }
 
 // stands compares the ledger's entry with the last answer.
