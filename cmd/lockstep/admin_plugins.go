@@ -70,6 +70,7 @@ type journalView struct {
 	SHA256    string        `json:"sha256"`
 	Fence     int64         `json:"fence"`
 	Error     string        `json:"error,omitempty"`
+	Note      string        `json:"note,omitempty"`
 	Verdicts  []verdictView `json:"verdicts"`
 }
 
@@ -179,7 +180,7 @@ func (b *broker) pluginJournal(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		v := journalView{Seq: e.Seq, AtMS: e.Event.NowMS, Event: e.Event.Type, Mirror: e.Event.Mirror, Topic: e.Event.Topic, Partition: e.Event.Partition,
-			Plugin: e.Plugin.Name + " " + e.Plugin.Version, SHA256: e.SHA256, Fence: e.Fence, Error: e.Error, Verdicts: []verdictView{}}
+			Plugin: e.Plugin.Name + " " + e.Plugin.Version, SHA256: e.SHA256, Fence: e.Fence, Error: e.Error, Note: e.Note, Verdicts: []verdictView{}}
 		for _, x := range e.Verdicts {
 			v.Verdicts = append(v.Verdicts, verdictView{x.Wish.Do, x.Wish.Step, x.Wish.Reason, x.Accepted, x.Why})
 		}

@@ -201,50 +201,6 @@ func (b *broker) openNode() error {
 	return err
 }
 
-func (b *broker) runEngine() error {
-	name, why, err := chooseEngine(b.cfg.IOEngine)
-	if err != nil {
-		return err
-	}
-	err = b.engine.Start(func(pool *ioring.Pool) (ioring.Engine, error) {
-		if name == "portable" {
-			return ioring.NewPortable(pool)
-		}
-		return ioring.NewRing(pool)
-	})
-	if err != nil {
-		return err
-	}
-	b.log.Info("engine", "name", name, "why", why, "reactors", b.reactors())
-	b.log.Info("flush", "ack", b.cfg.FlushAck, "meaning", map[string]string{
-		"appended": "acknowledged when in the page cache of every in-sync replica",
-		"durable":  "acknowledged when on the disk of every in-sync replica"}[b.cfg.FlushAck])
-	b.log.Warn("no TLS, SASL or ACL yet: everyone who reaches a listener may do everything")
-	b.engine.ViewChanged()
-	return nil
-}
-
-// chooseEngine decides between the ring and the portable engine, and says why.
-func chooseEngine(want string) (name, why string, err error) {
-	if want == "portable" {
-		return "portable", "lockstep.io.engine=portable", nil
-	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		done <- ioring.Probe()
-	}()
-	err = <-done
-	switch {
-	case err == nil:
-		return ioring.RingName, "the kernel has all that is needed", nil
-	case want == "io_uring":
-		return "", "", fmt.Errorf("lockstep.io.engine=io_uring cannot be had: %w", err)
-	}
-	return "portable", err.Error(), nil
-}
-
 // listen opens every listener that is not a controller's.
 func (b *broker) listen() error {
 	controller := map[string]bool{}

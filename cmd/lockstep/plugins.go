@@ -189,7 +189,7 @@ func pluginsJournal(o *cli.Options) *cobra.Command {
 					orDash(strings.TrimSpace(e.Plugin)), strconv.FormatInt(e.Fence, 10), wish, verdict})
 			}
 			if len(e.Verdicts) == 0 {
-				row("-", orDash(e.Error))
+				row(orDash(e.Note), orDash(e.Error)) // nothing is wished: what the policy waits for
 			}
 			for _, v := range e.Verdicts {
 				verdict := "accepted"

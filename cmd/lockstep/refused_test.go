@@ -80,6 +80,42 @@ func TestRingRefused(t *testing.T) {
 	})
 }
 
+// With room for the probe's ring and not for every reactor's, `auto` starts all
+// the same.
+func TestTooFewRings(t *testing.T) {
+	path, err := brokerBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []string{"prlimit", "setpriv"} {
+		if _, err := exec.LookPath(tool); err != nil || os.Getuid() != 0 {
+			t.Skip("needs root, prlimit and setpriv, to take CAP_IPC_LOCK away and limit locked memory")
+		}
+	}
+	addr := freeAddr(t)
+	// Rings made with CAP_IPC_LOCK are not counted, so other brokers of this
+	// machine do not disturb the count.
+	cmd := exec.Command("prlimit", "--memlock=1048576", "setpriv", "--bounding-set=-ipc_lock", path, "broker", "--override", "log.dirs="+t.TempDir(),
+		"--override", "listeners=PLAINTEXT://"+addr, "--override", "lockstep.admin.listener=", "--override", "lockstep.io.reactors=16")
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	eventually(t, "ready", 15*time.Second, func() bool {
+		b, _ := os.ReadFile(log.Name())
+		return strings.Contains(string(b), "not every reactor can have a ring") && strings.Contains(string(b), "msg=ready")
+	})
+	cl := newClient(t, addr, kgo.AllowAutoTopicCreation())
+	if err := cl.ProduceSync(ctxFor(t, 10*time.Second), &kgo.Record{Topic: "t", Value: []byte("v")}).FirstErr(); err != nil {
+		t.Error(err)
+	}
+}
+
 // What goes wrong at start is said in one line that tells what to do.
 func TestStartRefusals(t *testing.T) {
 	n := startNode(t)

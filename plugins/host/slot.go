@@ -77,6 +77,7 @@ type Entry struct {
 	SHA256   string
 	Fence    int64
 	Error    string // there is no decision
+	Note     string // the policy's, for the operator
 	Verdicts []Verdict
 }
 
@@ -119,7 +120,7 @@ func (s *Slot) Handle(ctx context.Context, e sdk.Event) (*Asked, error) {
 
 // Settle enters the verdicts into the journal.
 func (a *Asked) Settle(v ...Verdict) {
-	a.entry.Verdicts = v
+	a.entry.Verdicts, a.entry.Note = v, a.Decision.Note
 	a.slot.record(a.entry)
 }
 
