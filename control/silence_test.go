@@ -1,6 +1,7 @@
 package control
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,13 +77,15 @@ func TestSilentMirrorIsReleased(t *testing.T) {
 // Without the operator's word nobody is asked, and the default policy releases
 // nothing with it.
 func TestNobodyReleasesUnasked(t *testing.T) {
-	asked := false
+	var asked atomic.Bool
 	silentBed(t, 0, func(e sdk.Event) (sdk.Decision, error) {
-		asked = asked || e.Type == sdk.SilentLook
+		if e.Type == sdk.SilentLook {
+			asked.Store(true)
+		}
 		return impatient(e)
 	}, func(t *testing.T, b *bed) {
 		time.Sleep(time.Hour)
-		if asked || b.released() {
+		if asked.Load() || b.released() {
 			t.Error("released without an operator's word")
 		}
 	})
@@ -107,17 +110,16 @@ func TestLateReleaseDies(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var b *bed
-			once := false
+			var at atomic.Pointer[bed]
+			var once atomic.Bool
 			silentBed(t, 5*time.Second, func(e sdk.Event) (sdk.Decision, error) {
-				if e.Type == sdk.SilentLook && !once {
-					once = true
-					before(b)
+				if e.Type == sdk.SilentLook && once.CompareAndSwap(false, true) {
+					before(at.Load())
 					return impatient(e)
 				}
 				return sdk.Decision{}, nil
-			}, func(t *testing.T, bb *bed) {
-				b = bb
+			}, func(t *testing.T, b *bed) {
+				at.Store(b)
 				b.until("asked", 10*time.Second, func() bool { return len(verdicts(b.release)) > 0 })
 				time.Sleep(time.Second)
 				if v := verdicts(b.release); b.released() || v[0].Accepted || v[0].Why == "" {
