@@ -115,8 +115,8 @@ func (s *Supervisor) stop(r *run) {
 	for {
 		select {
 		case e := <-s.events:
-			if e.plug != nil {
-				s.drop(e.plug)
+			if e.plug != nil { // came up too late; here, since no task may begin while others are waited for
+				e.plug.Kill()
 			}
 			tell(e.reply, Report{Err: context.Canceled})
 		case <-over:

@@ -303,3 +303,18 @@ func TestLateAnswersAreCounted(t *testing.T) {
 		}
 	})
 }
+
+// A stop meets a plugin that is just coming up, again and again: Run ends, and
+// the process is gone by then.
+func TestStopWhileStarting(t *testing.T) {
+	for range 2000 {
+		f := &fake{policy: admit}
+		ctx, cancel := context.WithCancel(t.Context())
+		s := NewSupervisor(Options{Kind: sdk.Release, Spec: spec("a"), Log: slog.New(slog.DiscardHandler),
+			Launch: func(Spec) (Running, error) { cancel(); return f, nil }})
+		s.Run(ctx)
+		if !f.killed.Load() {
+			t.Fatal("a process was left")
+		}
+	}
+}
