@@ -112,14 +112,23 @@ func (s *Supervisor) stop(r *run) {
 	}
 	over := make(chan struct{})
 	go func() { s.tasks.Wait(); close(over) }()
+	refuse := func(e event) {
+		if e.plug != nil { // came up too late; here, since no task may begin while others are waited for
+			e.plug.Kill()
+		}
+		tell(e.reply, Report{Err: context.Canceled})
+	}
 	for {
 		select {
 		case e := <-s.events:
-			if e.plug != nil { // came up too late; here, since no task may begin while others are waited for
-				e.plug.Kill()
-			}
-			tell(e.reply, Report{Err: context.Canceled})
+			refuse(e)
+			continue
 		case <-over:
+		}
+		select {
+		case e := <-s.events: // the last word of a task that is over
+			refuse(e)
+		default:
 			tell(r.reply, Report{Err: context.Canceled})
 			return
 		}
