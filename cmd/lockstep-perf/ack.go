@@ -28,6 +28,8 @@ const (
 
 type ackOptions struct {
 	rtt        time.Duration
+	jitter     time.Duration
+	width      string
 	single     bool
 	async      bool
 	rate       string
@@ -63,6 +65,8 @@ was more than 1 ms off what was asked, and the run is void.`,
 		}}
 	f := cmd.Flags()
 	f.DurationVar(&o.rtt, "rtt", 40*time.Millisecond, "round trip of the line, 0 = no line")
+	f.DurationVar(&o.jitter, "jitter", 0, "each piece of data takes up to so much longer, each way")
+	f.StringVar(&o.width, "bandwidth", "", "bytes per second of the line, such as 20MB or 16MiB; empty = no limit")
 	f.BoolVar(&o.single, "one-in-flight", false, "one record under way instead of a rate")
 	f.BoolVar(&o.async, "async", false, "leave the topic ASYNC")
 	f.StringVar(&o.rate, "rate", "20MB", "bytes of values per second, such as 500KB, 20MB, 16MiB")
@@ -116,13 +120,17 @@ func runAck(ctx context.Context, o ackOptions, p *cli.Printer) error {
 	if err != nil {
 		return err
 	}
+	bandwidth, err := cli.ParseBandwidth(o.width)
+	if err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	binary, err := findBinary(o.binary)
 	if err != nil {
 		return err
 	}
-	c, err := testcluster.Start(ctx, testcluster.Options{Binary: binary, Dir: o.dir, RTT: o.rtt, NoLink: o.rtt == 0, LogLevel: "warn", Overrides: []string{
+	c, err := testcluster.Start(ctx, testcluster.Options{Binary: binary, Dir: o.dir, RTT: o.rtt, Jitter: o.jitter, Bandwidth: bandwidth, NoLink: o.rtt == 0, LogLevel: "warn", Overrides: []string{
 		"lockstep.io.engine=" + o.engine, fmt.Sprintf("lockstep.io.reactors=%d", o.reactors), "lockstep.flush.ack=" + o.flushAck}})
 	if err != nil {
 		return err
@@ -142,11 +150,11 @@ func runAck(ctx context.Context, o ackOptions, p *cli.Printer) error {
 
 // load makes the options of the load, without its targets.
 func (o *ackOptions) load() (load.Options, error) {
-	rate, err := parseBytes(o.rate)
+	rate, err := cli.ParseBytes(o.rate)
 	if err != nil {
 		return load.Options{}, cli.Usage("--rate: %v", err)
 	}
-	size, err := parseBytes(o.recordSize)
+	size, err := cli.ParseBytes(o.recordSize)
 	if err != nil || size < 1 || size > maxRecord {
 		return load.Options{}, cli.Usage("--record-size: from 1 to 512KiB, not %q", o.recordSize)
 	}
@@ -160,26 +168,6 @@ func (o *ackOptions) load() (load.Options, error) {
 	}
 	return load.Options{Connections: o.conns, RecordSize: int(size), Rate: rate, OneInFlight: o.single, Linger: o.linger,
 		WarmUp: o.warmUp, Duration: o.duration, Acks: -1, Timeout: ackTimeout, Seed: o.seed}, nil
-}
-
-// parseBytes reads 20MB (10^6), 16MiB (2^20), 1024.
-func parseBytes(s string) (float64, error) {
-	units := []struct {
-		name string
-		n    float64
-	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1}}
-	for _, u := range units {
-		digits, ok := strings.CutSuffix(s, u.name)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseFloat(digits, 64)
-		if err != nil || n < 0 || math.IsInf(n, 0) || math.IsNaN(n) {
-			return 0, fmt.Errorf("%q is no size such as 1KiB or 20MB", s)
-		}
-		return n * u.n, nil
-	}
-	return 0, nil
 }
 
 // findBinary finds the lockstep program.

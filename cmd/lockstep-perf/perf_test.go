@@ -16,19 +16,6 @@ import (
 	"lockstep/perf/load"
 )
 
-func TestParseBytes(t *testing.T) {
-	for text, want := range map[string]float64{"1024": 1024, "1KiB": 1024, "20MB": 20e6, "1.5MiB": 1.5 * (1 << 20), "3GB": 3e9, "7B": 7} {
-		if got, err := parseBytes(text); err != nil || got != want {
-			t.Errorf("%s: %v, err %v, want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "MB", "ten", "-1", "1TB", "InfMB", "1 MB"} {
-		if got, err := parseBytes(text); err == nil {
-			t.Errorf("%q was read as %v", text, got)
-		}
-	}
-}
-
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"ack", "--rtt", "2s"}, {"ack", "--flush-ack", "never"}, {"ack", "--record-size", "1MiB"}, {"ack", "--record-size", "0"},
 		{"ack", "--rate", "much"}, {"ack", "--connections", "0"}, {"ack", "extra"}, {"nonsense"}} {

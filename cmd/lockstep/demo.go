@@ -31,6 +31,8 @@ const (
 
 type demoOptions struct {
 	rtt      time.Duration
+	jitter   time.Duration
+	width    string
 	records  int
 	kill     string
 	async    bool
@@ -39,6 +41,7 @@ type demoOptions struct {
 	engine   string
 	seed     uint64
 
+	bandwidth    int64 // by width
 	destinations int
 	plugin       string
 	swapTo       swapRequest // by plugin
@@ -73,6 +76,8 @@ Everything it starts ends with it, and its directory is removed, however it ends
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), o, cmd.OutOrStdout()) }}
 	f := cmd.Flags()
 	f.DurationVar(&o.rtt, "rtt", 40*time.Millisecond, "round trip of the line")
+	f.DurationVar(&o.jitter, "jitter", 0, "each piece of data takes up to so much longer, each way")
+	f.StringVar(&o.width, "bandwidth", "", "bytes per second of the line, such as 20MB or 16MiB; empty = no limit")
 	f.IntVar(&o.records, "records", 20_000, "records of 1 KiB")
 	f.StringVar(&o.kill, "kill", "source", "what to kill half way: source, destination or none")
 	f.BoolVar(&o.async, "async", false, "leave the topic ASYNC")
@@ -91,8 +96,8 @@ func (o *demoOptions) check() error {
 		return cli.Usage("--kill is source, destination or none, not %q", o.kill)
 	case o.records < 2*demoWindow || o.records > demoMaxRecords:
 		return cli.Usage("--records is from %d to %d", 2*demoWindow, demoMaxRecords)
-	case o.rtt < 0 || o.rtt > demoMaxRTT:
-		return cli.Usage("--rtt is from 0 to %v", demoMaxRTT)
+	case o.rtt < 0 || o.rtt > demoMaxRTT, o.jitter < 0 || o.jitter > demoMaxRTT:
+		return cli.Usage("--rtt and --jitter are from 0 to %v", demoMaxRTT)
 	case o.destinations < 1 || o.destinations > 2:
 		return cli.Usage("--destinations is 1 or 2")
 	case o.destinations > 1 && o.kill != "source":
@@ -101,6 +106,9 @@ func (o *demoOptions) check() error {
 		return cli.Usage("--async with --kill destination shows nothing: nobody waits for the destination")
 	}
 	var err error
+	if o.bandwidth, err = cli.ParseBandwidth(o.width); err != nil {
+		return err
+	}
 	if o.swapTo, err = demoPlugin(o.plugin); err != nil {
 		return cli.Fail("--plugin", err, "build the examples by `make build`, or say default")
 	}
@@ -172,7 +180,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	for i := range more {
 		more[i] = d.o.rtt * 3 / 4 // nearer: it is ahead of the first when the source dies
 	}
-	c, err := testcluster.Start(ctx, testcluster.Options{Keep: d.o.keep, RTT: d.o.rtt, More: more, Overrides: overrides})
+	c, err := testcluster.Start(ctx, testcluster.Options{Keep: d.o.keep, RTT: d.o.rtt, More: more, Jitter: d.o.jitter, Bandwidth: d.o.bandwidth, Overrides: overrides})
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,12 @@ package main
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -98,6 +100,40 @@ func TestStoppedPlugins(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("a fail-over beside a stopped plugin took %v", took)
 	}
+}
+
+// nices are the priorities of a process's threads.
+func nices(t *testing.T, pid int) (list []string) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(files) == 0 {
+		t.Fatal(pid, err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		text := string(b)
+		list = append(list, strings.Fields(text[strings.LastIndexByte(text, ')')+1:])[16])
+	}
+	return list
+}
+
+// Plugins give way to their broker, in all their threads, and the broker has
+// none that gives way once they are up.
+func TestPluginsGiveWay(t *testing.T) {
+	n := startNode(t)
+	for kind, v := range n.plugins() {
+		for _, nice := range nices(t, v.Pid) {
+			if nice != "10" {
+				t.Errorf("%s: a thread of priority %s", kind, nice)
+			}
+		}
+	}
+	eventually(t, "the broker is as it was", 5*time.Second, func() bool {
+		return !slices.ContainsFunc(nices(t, n.cmd.Process.Pid), func(s string) bool { return s != "0" })
+	})
 }
 
 // Killed, or silent for long, a plugin is started again; each event has one line

@@ -27,7 +27,7 @@ var bannedCalls = map[string]ban{
 	"time.Sleep": {why: "wait for something, or be given a timer", files: []string{"dataplane/reactor.go", "internal/wanlink/", "control/"}},
 	"math/rand.": {why: "randomness comes in by argument, from a seed", files: []string{"internal/sim/"}},
 	"math/rand/v2.": {why: "randomness comes in by argument, from a seed",
-		files: []string{"internal/sim/", "plugins/sdk/conformance/"}},
+		files: []string{"internal/sim/", "internal/wanlink/", "plugins/sdk/conformance/"}},
 	"os.": {why: "the disk comes in through segment.FS", files: []string{"segment/files.go", "segment/fs.go",
 		"ioring/probe.go", "internal/wanlink/", "control/", "plugins/host/", "plugins/sdk/", "plugins/examples/"}},
 	"net.":    {why: "the network comes in through ioring", files: []string{"internal/wanlink/", "control/", "plugins/sdk/", "plugins/host/"}},

@@ -22,6 +22,8 @@ type Options struct {
 	Dir         string          // parent of the data directory; empty = the system's
 	Keep        bool            // Close leaves the directory
 	RTT         time.Duration   // of the link; 0 with NoLink
+	Jitter      time.Duration   // of every link
+	Bandwidth   int64           // of every link, bytes per second and direction; 0 = no limit
 	NoLink      bool            // the destination reaches the source directly
 	More        []time.Duration // a further destination for each, behind a link of this round trip
 	Overrides   []string        // settings of all brokers, NAME=VALUE
@@ -79,7 +81,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	wan := ports[1]
 	c.SourceAddr = wan
 	if !o.NoLink {
-		if c.Link, err = wanlink.Listen("127.0.0.1:0", wan, wanlink.Options{RTT: o.RTT}); err != nil {
+		if c.Link, err = wanlink.Listen("127.0.0.1:0", wan, wanlink.Options{RTT: o.RTT, Jitter: o.Jitter, Bandwidth: o.Bandwidth}); err != nil {
 			return err
 		}
 		c.SourceAddr = c.Link.Addr()
@@ -87,7 +89,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	listens, says, protocols := "CLIENT://"+ports[0]+",WAN://"+wan, "CLIENT://"+ports[0]+",WAN://"+c.SourceAddr, "CLIENT:PLAINTEXT,WAN:PLAINTEXT"
 	for i, rtt := range o.More {
 		p, name := ports[5+3*i:], fmt.Sprintf("WAN%d", i+2)
-		link, err := wanlink.Listen("127.0.0.1:0", p[0], wanlink.Options{RTT: rtt})
+		link, err := wanlink.Listen("127.0.0.1:0", p[0], wanlink.Options{RTT: rtt, Jitter: o.Jitter, Bandwidth: o.Bandwidth})
 		if err != nil {
 			return err
 		}

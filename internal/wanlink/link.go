@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,9 @@ const (
 // Options of a link.
 type Options struct {
 	RTT        time.Duration // round trip; half of it in each direction
+	Jitter     time.Duration // each chunk takes up to so much longer, evenly spread; none overtakes another of its connection
+	Bandwidth  int64         // bytes per second of each direction, shared by all connections; 0 = no limit
+	Seed       uint64        // of the jitter
 	QueueBytes int           // bound of one direction of one connection; 0 = DefaultQueueBytes
 }
 
@@ -31,7 +35,10 @@ type Link struct {
 	queue int
 	addr  string
 	rtt   atomic.Int64
-	wg    sync.WaitGroup
+	lines [2]line
+
+	jitter, bandwidth atomic.Int64
+	wg                sync.WaitGroup
 
 	mu     sync.Mutex
 	lns    []*net.TCPListener
@@ -48,6 +55,11 @@ func Listen(addr, target string, o Options) (*Link, error) {
 		l.queue = DefaultQueueBytes
 	}
 	l.SetRTT(o.RTT)
+	l.SetJitter(o.Jitter)
+	l.SetBandwidth(o.Bandwidth)
+	for d := range l.lines {
+		l.lines[d].rnd = rand.New(rand.NewPCG(o.Seed, uint64(d)))
+	}
 	var err error
 	l.addr, err = l.Forward(addr, target)
 	if err != nil {
@@ -82,6 +94,17 @@ func (l *Link) Addr() string { return l.addr }
 // keeps its time, and nothing overtakes.
 func (l *Link) SetRTT(d time.Duration) { l.rtt.Store(int64(max(0, d))) }
 
+// SetJitter changes the jitter, as SetRTT does the round trip.
+func (l *Link) SetJitter(d time.Duration) { l.jitter.Store(int64(max(0, d))) }
+
+// SetBandwidth changes the bandwidth of each direction, bytes per second.
+func (l *Link) SetBandwidth(n int64) { l.bandwidth.Store(max(0, n)) }
+
+// due is when n bytes that have come in now are to be delivered.
+func (l *Link) due(d Direction, n int) time.Time {
+	return l.lines[d].due(time.Now(), n, l.half(), time.Duration(l.jitter.Load()), l.bandwidth.Load())
+}
+
 // half is the delay of one direction.
 func (l *Link) half() time.Duration { return time.Duration(l.rtt.Load() / 2) }
 
@@ -95,6 +118,24 @@ func (l *Link) Restore() {
 	l.mu.Lock()
 	l.cut = false
 	l.mu.Unlock()
+}
+
+// Reset resets all connections there are, and drops what was under way on them;
+// new ones are taken.
+func (l *Link) Reset() {
+	l.Cut()
+	l.Restore()
+}
+
+// Outage holds everything back in both directions for d; then it is delivered.
+// Connections stay open. It returns at once.
+func (l *Link) Outage(d time.Duration) {
+	l.Stall(ToTarget)
+	l.Stall(ToClient)
+	time.AfterFunc(d, func() {
+		l.Resume(ToTarget)
+		l.Resume(ToClient)
+	})
 }
 
 // Stall holds everything back in one direction; connections stay open and bytes

@@ -39,6 +39,7 @@ type pipe struct {
 	dir      Direction
 	from, to *net.TCPConn
 	alarm    *Alarm
+	last     time.Time // due of the last chunk; the reader's
 
 	mu          sync.Mutex
 	fill, drain sync.Cond // there is a chunk; there is room
@@ -58,8 +59,13 @@ func (p *pipe) read() {
 			s = slabs.Get().(*slab)
 			s.refs.Store(1)
 		}
-		n, err := p.from.Read(s.buf[s.used:])
-		due := time.Now().Add(p.tun.link.half())
+		room := readMost(p.tun.link.bandwidth.Load(), slabBytes-s.used)
+		n, err := p.from.Read(s.buf[s.used : s.used+room])
+		due := p.tun.link.due(p.dir, n)
+		if due.Before(p.last) { // jitter, or a shorter round trip: nothing overtakes
+			due = p.last
+		}
+		p.last = due
 		if n > 0 {
 			s.refs.Add(1)
 			p.put(chunk{due: due, data: s.buf[s.used : s.used+n], slab: s})

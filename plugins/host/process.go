@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -111,7 +112,8 @@ func (l *Launcher) Launch(s Spec) (Running, error) {
 	defer r.Close()
 	cmd := exec.Command(s.Path, s.Args...)
 	cmd.ExtraFiles = []*os.File{r} // sdk.LifelineFD
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), plugin.EnvUnixSocketDir + "=" + dir, sdk.LifelineEnv()}
+	// One event at a time is asked: one processor is enough for a plugin in Go.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GOMAXPROCS=1", plugin.EnvUnixSocketDir + "=" + dir, sdk.LifelineEnv()}
 	// Its own group: Ctrl-C at the broker's terminal is the broker's. SIGCONT
 	// wakes a plugin that is stopped when the broker dies, so that it sees its
 	// lifeline end; to any other it is nothing.
@@ -121,11 +123,27 @@ func (l *Launcher) Launch(s Spec) (Running, error) {
 		Cmd: cmd, SkipHostEnv: true, AutoMTLS: true, StartTimeout: startTimeout, Stderr: l.Log, Logger: hclog.NewNullLogger(),
 		SecureConfig: &plugin.SecureConfig{Checksum: sum, Hash: sha256.New()},
 	})}
-	if err := p.dispense(l.Kind); err != nil {
+	if err := politely(func() error { return p.dispense(l.Kind) }); err != nil {
 		p.Kill()
 		return nil, fmt.Errorf("%s: %s", s.Path, clean(err))
 	}
 	return p, nil
+}
+
+// politely runs f on a thread of its own that gives way to all others: what f
+// does before a plugin serves, and the plugin for as long as it lives, since a
+// process inherits the priority of the thread that starts it. A start costs
+// some 100 ms of processor time, which a record that is due must not wait for.
+// The thread ends with f: a priority can be lowered by anybody, and raised again
+// by few.
+func politely(f func() error) error {
+	over := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, pluginNice) // refused: then as important as the broker
+		over <- f()
+	}()
+	return <-over
 }
 
 func (p *process) dispense(kind sdk.Kind) error {
