@@ -13,6 +13,7 @@ type metrics struct {
 	remoteUnderMin, remoteTimeouts             atomic.Int64
 	reportsCounted, reportsRefused, reportsBad atomic.Int64
 	mirrorBytes, mirrorFetches, mirrorErrors   atomic.Int64
+	mirrorNamed, mirrorStalls                  atomic.Int64
 	produceLatency, syncLatency                histogram
 }
 
@@ -56,6 +57,7 @@ type Metrics struct {
 	RemoteUnderMin, RemoteTimeouts           int64
 	ReportsCounted, ReportsRefused           int64
 	MirrorBytes, MirrorFetches, MirrorErrors int64
+	MirrorNamed, MirrorStalls                int64
 	SlowWrites, GrowErrors, Flushes, FlushNs int64
 	UngatedAcks                              int64
 	ProduceLatency, SyncLatency              Histogram
@@ -85,6 +87,8 @@ func (e *Engine) Metrics() Metrics {
 		out.MirrorBytes += m.mirrorBytes.Load()
 		out.MirrorFetches += m.mirrorFetches.Load()
 		out.MirrorErrors += m.mirrorErrors.Load()
+		out.MirrorNamed += m.mirrorNamed.Load()
+		out.MirrorStalls += m.mirrorStalls.Load()
 		m.produceLatency.addTo(&out.ProduceLatency)
 		m.syncLatency.addTo(&out.SyncLatency)
 	}

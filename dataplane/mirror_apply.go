@@ -286,6 +286,7 @@ func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start i
 	p.unlock()
 	c.m.mirrorBytes.Add(int64(len(whole) - len(left)))
 	if stalled {
+		c.m.mirrorStalls.Add(1)
 		f.hold()
 		s.state, s.rest, s.frame = sessionStalled, left, f
 	}

@@ -123,6 +123,7 @@ func (c *Core) wantTarget(l *lane, s *session) (want, sync bool) {
 	}
 	named := s.lost || l.tells(&l.told[i], &now)
 	if named {
+		c.m.mirrorNamed.Add(1)
 		if l.version >= 20 {
 			l.generation++
 			s.generation = l.generation

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"lockstep/perf/load"
+	"lockstep/plugins/host"
 	"lockstep/plugins/sdk"
 )
 
@@ -39,6 +40,7 @@ type p99Bench struct {
 	p       *pair
 	targets []load.Target
 	program map[sdk.Kind]string // another one that serves well
+	sum     map[sdk.Kind]string // its SHA-256
 	seed    uint64
 	windows int
 	records int64
@@ -69,16 +71,13 @@ type p99Disturbance struct {
 }
 
 var p99Disturbances = []p99Disturbance{
+	// What `plugins swap` asks for, without the start of three more programs:
+	// that is no work of the broker's.
 	{"swap", 6 * time.Second, func(b *p99Bench, _ time.Duration) {
-		bin, err := brokerBinary()
-		if err != nil {
-			b.t.Error(err)
-			return
-		}
 		b.each(func(n *node, kind sdk.Kind, _ pluginView) {
-			out, err := exec.Command(bin, "plugins", "swap", string(kind), b.program[kind], "--admin-listener", n.admin).CombinedOutput()
-			if err != nil {
-				b.t.Errorf("swap %s: %v: %s", kind, err, out)
+			var v swapView
+			if err := askSwap(context.Background(), n.admin, swapRequest{Kind: kind, Path: b.program[kind], SHA256: b.sum[kind]}, &v); err != nil {
+				b.t.Errorf("swap %s: %v", kind, err)
 			}
 		})
 	}},
@@ -241,7 +240,7 @@ func p99Last(ratios map[string][]float64, spread map[time.Duration][]float64) st
 
 func newP99Bench(t *testing.T, seed uint64) *p99Bench {
 	ctx := ctxFor(t, time.Minute)
-	b := &p99Bench{t: t, p: startPair(t, 0), program: map[sdk.Kind]string{}, seed: seed}
+	b := &p99Bench{t: t, p: startPair(t, 0), program: map[sdk.Kind]string{}, sum: map[sdk.Kind]string{}, seed: seed}
 	dir := t.TempDir()
 	plugin := filepath.Join(dir, "plugin")
 	if out, err := exec.Command("go", "build", "-o", plugin, "./testdata/plugin").CombinedOutput(); err != nil {
@@ -252,6 +251,11 @@ func newP99Bench(t *testing.T, seed uint64) *p99Bench {
 		if err := os.WriteFile(b.program[kind], []byte("#!/bin/sh\nexec "+plugin+" other "+string(kind)+"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
+		sum, err := host.Checksum(b.program[kind])
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.sum[kind] = sum
 	}
 	id := b.p.topic(ctx, "orders", p99Conns, nil)
 	for i := range int32(p99Conns) {
