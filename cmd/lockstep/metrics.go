@@ -145,7 +145,7 @@ func (b *broker) pluginMetrics(x *exposition) {
 		s := b.plugins.of[kind].Status()
 		k := string(kind)
 		serving := int64(0)
-		if s.Phase == host.Serving {
+		if s.Phase == host.Up {
 			serving = 1
 		}
 		x.gauge("lockstep_plugin_serving", "1 while a plugin of the kind serves", serving, "kind", k)
