@@ -102,6 +102,7 @@ func (b *broker) writeMetrics(w http.ResponseWriter, _ *http.Request) {
 	}
 	b.mirrorMetrics(x)
 	_, _ = x.WriteTo(w) // the scraper has gone
+	metrics.ExposeMetadata(true)
 	metrics.WriteProcessMetrics(w)
 }
 

@@ -23,6 +23,8 @@ import (
 
 var pluginPairs = flag.Int("plugin.pairs", 1, "pairs of windows for each disturbance of TestPluginP99: from 10 on the ratios are judged")
 
+var pluginOnly = flag.String("plugin.only", "", "only the disturbances of TestPluginP99 whose name has this in it")
+
 const (
 	p99Judged  = 10                     // pairs from which on a median says something
 	p99Bound   = 1.05                   // of the median ratio
@@ -168,6 +170,9 @@ func TestPluginP99(t *testing.T) {
 	ratios, spread := map[string][]float64{}, map[time.Duration][]float64{}
 	for i := range pairs {
 		for _, d := range p99Disturbances {
+			if !strings.Contains(d.name, *pluginOnly) {
+				continue
+			}
 			length := d.window / shorter
 			ratios[d.name] = append(ratios[d.name], b.pair(ctx, i, length, d.do))
 			if n := len(spread[length]); pairs >= p99Judged && n <= i {
@@ -178,6 +183,9 @@ func TestPluginP99(t *testing.T) {
 	}
 	t.Logf("%d windows, %d records", b.windows, b.records)
 	for _, d := range p99Disturbances {
+		if !strings.Contains(d.name, *pluginOnly) {
+			continue
+		}
 		all, calm := ratios[d.name], spread[d.window/shorter]
 		slices.Sort(all)
 		slices.Sort(calm)
