@@ -37,7 +37,7 @@ var layers = map[string]rule{
 	"plugins/coordinator":     {ours: "plugins/sdk internal/mirror internal/msg"},
 	"plugins/promotion":       {ours: "plugins/sdk internal/mirror internal/msg"},
 	"plugins/release":         {ours: "plugins/sdk internal/mirror internal/msg"},
-	"plugins/host":            {ours: "plugins/sdk", outside: "github.com/hashicorp/go-plugin github.com/hashicorp/go-hclog golang.org/x/sys/unix"},
+	"plugins/host":            {ours: "plugins/sdk", outside: "github.com/hashicorp/go-plugin github.com/hashicorp/go-hclog"},
 	"internal/groups":         {ours: "internal/meta internal/msg internal/invariant"},
 	"internal/txn":            {ours: "internal/meta internal/msg internal/invariant"},
 	"internal/authz":          {ours: "internal/meta internal/msg internal/invariant", outside: "github.com/xdg-go/scram"},

@@ -8,9 +8,9 @@ const (
 	Deadline      = 200 * time.Millisecond // of one call; then the broker goes on without it
 	hungAfter     = 30 * time.Second       // a plugin silent for so long is killed and started anew
 	startTimeout  = 10 * time.Second       // from exec to the end of the handshake
-	pluginNice    = 10                     // plugins give way to the broker's threads
-	pluginSlice   = 100 * time.Microsecond // of processor time, before others may have theirs
 	killGrace     = 2 * time.Second        // between asking a plugin to leave and SIGKILL
+	pacedBytes    = 256 << 10              // of a program are hashed ...
+	pacedRest     = 500 * time.Microsecond // ... between two rests: 40 MB take a tenth of a second more
 	pollEvery     = 100 * time.Millisecond // how often a plugin's life is looked at
 	backoffFirst  = 100 * time.Millisecond // before a plugin that ended is started again; doubles
 	backoffMost   = 30 * time.Second

@@ -6,11 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,7 +19,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
-	"golang.org/x/sys/unix"
 
 	"lockstep/plugins/sdk"
 )
@@ -122,33 +121,31 @@ func (l *Launcher) Launch(s Spec) (Running, error) {
 	p := &process{cmd: cmd, lifeline: w, sockets: dir, client: plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig: sdk.Handshake, VersionedPlugins: sdk.Plugins(nil), AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		Cmd: cmd, SkipHostEnv: true, AutoMTLS: true, StartTimeout: startTimeout, Stderr: l.Log, Logger: hclog.NewNullLogger(),
-		SecureConfig: &plugin.SecureConfig{Checksum: sum, Hash: sha256.New()},
+		SecureConfig: &plugin.SecureConfig{Checksum: sum, Hash: &paced{Hash: sha256.New(), sleep: time.Sleep}},
 	})}
-	if err := politely(func() error { return p.dispense(l.Kind) }); err != nil {
+	if err := p.dispense(l.Kind); err != nil {
 		p.Kill()
 		return nil, fmt.Errorf("%s: %s", s.Path, clean(err))
 	}
 	return p, nil
 }
 
-// politely runs f on a thread of its own that gives way to all others: what f
-// does before a plugin serves, and the plugin for as long as it lives, since a
-// process inherits the priority of the thread that starts it. A start costs
-// some 100 ms of processor time, which a record that is due must not wait for.
-// The thread ends with f: a priority can be lowered by anybody, and raised again
-// by few.
-func politely(f func() error) error {
-	over := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		// A short slice (Linux 6.12): who wakes need not wait for the end of a long one.
-		attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Nice: pluginNice, Runtime: uint64(pluginSlice)}
-		if unix.SchedSetAttr(0, &attr, 0) != nil {
-			_ = unix.Setpriority(unix.PRIO_PROCESS, 0, pluginNice) // refused: then as important as the broker
-		}
-		over <- f()
-	}()
-	return <-over
+// paced is a hash that rests: the checksum of a program of 40 MB at one stretch
+// is 20 ms of a processor that records wait for. It is not done at a lower
+// priority: a thread of this process that the kernel keeps waiting keeps a stop of
+// the garbage collector waiting, and with it everything.
+type paced struct {
+	hash.Hash
+	sleep func(time.Duration)
+	since int // bytes
+}
+
+func (p *paced) Write(b []byte) (int, error) {
+	if p.since += len(b); p.since >= pacedBytes {
+		p.since = 0
+		p.sleep(pacedRest)
+	}
+	return p.Hash.Write(b)
 }
 
 func (p *process) dispense(kind sdk.Kind) error {

@@ -1,11 +1,14 @@
 package host
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // What a killed broker left is removed by the next one; what a living one has
@@ -43,5 +46,25 @@ func TestSocketDirSweeps(t *testing.T) {
 	}
 	if _, err := os.Stat(mine); err != nil {
 		t.Error(err)
+	}
+}
+
+// A paced hash is the hash, with rests.
+func TestPacedHash(t *testing.T) {
+	rests := time.Duration(0)
+	p := &paced{Hash: sha256.New(), sleep: func(d time.Duration) { rests += d }}
+	data := make([]byte, 10*pacedBytes+5)
+	for i := range data {
+		data[i] = byte(i * 7)
+	}
+	for b := data; len(b) > 0; {
+		n := min(len(b), 32<<10)
+		if _, err := p.Write(b[:n]); err != nil {
+			t.Fatal(err)
+		}
+		b = b[n:]
+	}
+	if want := sha256.Sum256(data); !bytes.Equal(p.Sum(nil), want[:]) || rests != 10*pacedRest {
+		t.Errorf("rested %v, or another hash", rests)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -22,6 +23,9 @@ const LifelineFD = 3
 // have one each for their sockets. Nothing in it outlives the broker.
 const SocketDirPrefix = "lockstep-plugins-"
 
+// niceness of a plugin's threads.
+const niceness = 10
+
 // tidyTries bounds a race with ourselves.
 const tidyTries = 100
 
@@ -35,6 +39,7 @@ func LifelineEnv() string { return lifelineEnv + "=1" }
 // calls it and nothing else. What the policy writes to standard error is in the
 // plugin's own log.
 func Serve(p Plugin) {
+	giveWay()
 	// A broker that dies closes our output too: that must not be what ends us.
 	signal.Ignore(syscall.SIGPIPE)
 	if os.Getenv(lifelineEnv) != "" {
@@ -55,6 +60,28 @@ func Serve(p Plugin) {
 		},
 		Logger: hclog.New(&hclog.LoggerOptions{Name: string(p.Describe().Kind), Level: hclog.Warn, Output: os.Stderr}),
 	})
+}
+
+// giveWay lowers the priority of every thread of this process, and with it that
+// of those they will start: records that are due at the broker must not wait for
+// a policy. Where that is refused the policy serves all the same.
+func giveWay() {
+	done := map[string]bool{}
+	for more := true; more; {
+		more = false
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return
+		}
+		for _, t := range tasks {
+			tid, err := strconv.Atoi(t.Name())
+			if err != nil || done[t.Name()] {
+				continue
+			}
+			done[t.Name()], more = true, true // one that came meanwhile may be another's child: look again
+			_ = syscall.Setpriority(syscall.PRIO_PROCESS, tid, niceness)
+		}
+	}
 }
 
 // outlive ends the process when the broker is gone: nobody is left to ask us, or
