@@ -48,10 +48,14 @@ fuzz: ## one fuzz target: make fuzz P=./internal/wire T=FuzzBatch D=60s
 fuzz-smoke: ## every fuzz target for 2 s (about 2 minutes)
 	@$(MAKE) -s fuzz-all D=2s
 
+# Until Go 1.27 (golang/go#75804) the end of -fuzztime can fail a target with "context deadline exceeded" and no
+# input: that is no finding, and the target runs again.
 fuzz-all: ## every fuzz target for D, fails at the end on any finding: 26 of them, so D=60s takes half an hour
-	@bad=; for f in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
+	@bad=; run() { $(GO) test ./$$(dirname $$1) -run '^$$' -fuzz "^$$2$$" -fuzztime $(D) -fuzzminimizetime 1x 2>&1; }; \
+	for f in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
 	  for t in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$f); do \
-	    out=$$($(GO) test ./$$(dirname $$f) -run '^$$' -fuzz "^$$t$$" -fuzztime $(D) -fuzzminimizetime 1x 2>&1) || { echo "$$out"; bad="$$bad $$t"; }; \
+	    out=$$(run $$f $$t) || { echo "$$out" | grep -qE '^ +context deadline exceeded$$' && ! echo "$$out" | grep -qE 'Failing input|_test.go:|panic' && \
+	      echo "$$t: the time was over in the middle; again" && out=$$(run $$f $$t); } || { echo "$$out"; bad="$$bad $$t"; }; \
 	    echo "$$t $$(echo "$$out" | grep execs | tail -1)"; done; done; \
 	test -z "$$bad" || { echo "findings:$$bad"; exit 1; }
 
