@@ -29,6 +29,7 @@ func (e *Engine) Open(settings segment.Config, progress func(done, total int, st
 		if err != nil {
 			return fmt.Errorf("log directory %s: %w", d.Path(), err)
 		}
+		var awake []*segment.Log
 		for i, id := range ids {
 			l, stats, err := d.OpenLog(id, settings, e.wall())
 			var corrupt *segment.CorruptError
@@ -41,6 +42,12 @@ func (e *Engine) Open(settings segment.Config, progress func(done, total int, st
 				return fmt.Errorf("recover %s-%d: %w", id.Topic, id.Partition, err)
 			}
 			e.logs[id] = l
+			if awake = append(awake, l); d.Crowded(false) {
+				if err := e.restOpened(d, awake); err != nil {
+					return fmt.Errorf("log directory %s: %w", d.Path(), err)
+				}
+				awake = awake[:0]
+			}
 			progress(i+1, len(ids), stats)
 		}
 	}
@@ -144,17 +151,32 @@ func (e *Engine) FlushAll() {
 	e.mu.RLock()
 	parts := e.parts
 	e.mu.RUnlock()
+	flushes := map[*segment.Dir][]*segment.Flush{}
+	flushing := map[*segment.Dir][]*Partition{}
 	for _, p := range parts {
 		p.lock()
 		f, ok := segment.Flush{}, false
 		if !p.flushes {
-			if f, ok = p.log.FlushPlan(); ok {
-				p.flushes = true
-			}
+			f, ok = p.log.FlushPlan()
+			p.flushes = ok
 		}
 		p.unlock()
-		if ok {
+		if !ok {
+			continue
+		}
+		if p.role.Load().settings.Durable { // somebody waits for this one
 			e.flush(p, f)
+			continue
+		}
+		d, kept := p.log.Dir(), f
+		flushes[d], flushing[d] = append(flushes[d], &kept), append(flushing[d], p)
+	}
+	for _, d := range e.o.Dirs { // in their order: a simulated run is repeatable
+		start := e.clock()
+		d.FlushLogs(flushes[d])
+		e.m.flushNs.Add(e.clock() - start)
+		for i, f := range flushes[d] {
+			e.flushed(flushing[d][i], *f)
 		}
 	}
 }
@@ -199,16 +221,17 @@ func (e *Engine) Close(drain time.Duration) error {
 	errs := []error{e.Checkpoint()}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for id, l := range e.logs {
-		if l.Failed() {
-			continue
+	logs := map[*segment.Dir][]*segment.Log{}
+	for _, l := range e.logs {
+		if !l.Failed() {
+			logs[l.Dir()] = append(logs[l.Dir()], l)
 		}
-		if err := l.SealClean(); err != nil {
-			errs = append(errs, fmt.Errorf("seal %s-%d: %w", id.Topic, id.Partition, err))
-		}
-		l.Close()
 	}
 	for _, d := range e.o.Dirs {
+		errs = append(errs, d.SealClean(logs[d]...))
+		for _, l := range logs[d] {
+			l.Close()
+		}
 		if d.Failed() == nil && errors.Join(errs...) == nil {
 			errs = append(errs, d.CloseClean())
 		} else {

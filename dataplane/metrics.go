@@ -20,6 +20,7 @@ type metrics struct {
 // shared are counters of work that any thread does.
 type shared struct {
 	slowWrites, growErrors, flushes, flushNs atomic.Int64
+	rested                                   atomic.Int64 // logs whose files were closed for want of descriptors
 	ungated                                  atomic.Int64 // acks after OK that were not gated: must stay 0 (R10)
 }
 

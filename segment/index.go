@@ -21,7 +21,7 @@ type entry struct {
 // entry never changes once count covers it.
 type index struct {
 	count  atomic.Int64
-	chunks [indexChunks][]entry
+	chunks *[indexChunks][]entry // made with the first entry: most logs of a large node have none
 }
 
 // slot finds the place of entry i: chunk k holds firstChunk<<k entries.
@@ -37,6 +37,9 @@ func (x *index) at(i int64) entry {
 
 func (x *index) add(e entry) {
 	i := x.count.Load()
+	if x.chunks == nil {
+		x.chunks = new([indexChunks][]entry)
+	}
 	c, at := slot(i)
 	if at == 0 {
 		x.chunks[c] = make([]entry, firstChunk<<c)

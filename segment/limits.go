@@ -6,6 +6,15 @@ const (
 	// unused logs are put to rest, unless DirOptions says otherwise.
 	openFiles = 16000
 
+	// bulkFlushes is from how many logs on one flush of the whole file system
+	// takes the place of a flush of each.
+	bulkFlushes = 64
+
+	// manifestEntries and manifestProducers bound what the manifest of a clean
+	// close says of one log, segments counted as entries.
+	manifestEntries   = 64
+	manifestProducers = 8
+
 	// iovMax is the kernel's bound on the buffers of one pwritev (IOV_MAX).
 	iovMax = 1024
 

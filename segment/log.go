@@ -2,7 +2,6 @@ package segment
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
@@ -197,34 +196,6 @@ func raise(a *atomic.Int64, v int64) bool {
 			return true
 		}
 	}
-}
-
-// SealClean flushes everything and writes what makes the next start fast:
-// index, producers, epochs. Nobody may append any more; the caller has
-// stopped all writers. The log can still be read.
-func (l *Log) SealClean() error {
-	if err := l.err(); err != nil {
-		return err
-	}
-	if !l.idle() || l.growing || l.truncating || l.flushing {
-		return ErrBusy
-	}
-	if f, ok := l.FlushPlan(); ok {
-		f.Do()
-		if err := l.Flushed(f); err != nil {
-			return err
-		}
-	}
-	s := l.active()
-	if s == nil {
-		return nil
-	}
-	err := s.with(func(m *mapping) error { return m.Truncate(s.size.Load()) })
-	s.alloc = s.size.Load()
-	meta := l.dir.fs.Meta()
-	err = errors.Join(err, meta.WriteFile(segmentName(l.path, s.base, indexSuffix), encodeIndex(s.index, s.content())))
-	err = errors.Join(err, meta.WriteFile(segmentName(l.path, l.End(), snapshotSuffix), l.producers.encode(l.End())))
-	return err
 }
 
 // Close gives up the files. Readers keep what they pinned. Without SealClean

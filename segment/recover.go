@@ -326,20 +326,7 @@ func (r *recovery) finish(end, start int64) error {
 		}
 		segs = append(segs, s)
 	}
-	l.setList(segs)
-	total := int64(0)
-	for i := len(segs) - 1; i >= 0; i-- {
-		total += segs[i].size.Load()
-		segs[i].mark = -total
-	}
-	l.size.Store(total)
-	first := int64(0)
-	if len(segs) > 0 {
-		first = segs[0].base
-	}
-	l.start.Store(max(first, min(start, end)))
-	l.end.Store(end)
-	l.next = end
+	first := l.setUp(segs, start, end)
 	l.durable.Store(min(r.point, end))
 	if l.clean {
 		l.durable.Store(end)
@@ -349,6 +336,24 @@ func (r *recovery) finish(end, start int64) error {
 	l.epochs.truncateStart(l.Start())
 	r.stats.Segments = len(segs)
 	return l.removeSnapshots(func(off int64) bool { return off > end || off < first })
+}
+
+// setUp gives the log its segments and returns where the first begins.
+func (l *Log) setUp(segs []*segment, start, end int64) (first int64) {
+	l.setList(segs)
+	total := int64(0)
+	for i := len(segs) - 1; i >= 0; i-- {
+		total += segs[i].size.Load()
+		segs[i].mark = -total
+	}
+	l.size.Store(total)
+	if len(segs) > 0 {
+		first = segs[0].base
+	}
+	l.start.Store(max(first, min(start, end)))
+	l.end.Store(end)
+	l.next = end
+	return first
 }
 
 // settle cuts a file to its content and maps it as what it is from now on:
@@ -368,7 +373,7 @@ func (r *recovery) settle(f *found, last bool) (*segment, error) {
 		}
 	}
 	if !last {
-		s.ring = nil
+		s.ring.Store(nil)
 		return s, nil
 	}
 	limit := max(r.l.nextLimit(), size)
