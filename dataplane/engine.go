@@ -55,6 +55,7 @@ type Options struct {
 	Dirs            []*segment.Dir
 	Settings        func(topic, cluster map[string]string) TopicSettings                // configs of a topic, and the cluster-wide dynamic ones
 	Inflate         func(dst []byte, codec int8, src []byte, limit int) ([]byte, error) // into dst, as far as it goes
+	Compress        func(codec int8, src []byte) ([]byte, error)                        // for the cleaner, which packs records again
 	MayReport       func(mirror string) bool                                            // R3: nil allows all, as Kafka without an authorizer
 	Views           Views
 	Cold            Cold
@@ -103,19 +104,20 @@ type Engine struct {
 	logs  map[segment.LogID]*segment.Log
 	view  *meta.View // the last one applied
 
-	targets sources
-	answer  atomic.Uint64                    // highest index at which a Register was answered OK
-	failed  sync.Map                         // *segment.Dir that has been told of
-	marks   map[segment.TopicPartition]int64 // high watermarks of the last run
-	cold    chan coldJob
-	grows   chan func()
-	flushq  chan func()
-	rests   chan func()
-	resting atomic.Bool
-	hand    atomic.Uint64 // where rest looks next
-	stop    chan struct{}
-	names   [maxReactors]atomic.Value // string: what each shard runs on
-	running sync.WaitGroup
+	targets        sources
+	answer         atomic.Uint64                    // highest index at which a Register was answered OK
+	failed         sync.Map                         // *segment.Dir that has been told of
+	checkpointedAt uint64                           // sum of the last checkpoint; of whoever calls Checkpoint
+	marks          map[segment.TopicPartition]int64 // high watermarks of the last run
+	cold           chan coldJob
+	grows          chan func()
+	flushq         chan func()
+	rests          chan func()
+	resting        atomic.Bool
+	hand           atomic.Uint64 // where rest looks next
+	stop           chan struct{}
+	names          [maxReactors]atomic.Value // string: what each shard runs on
+	running        sync.WaitGroup
 
 	inflateHot, inflateCold sync.Mutex // one large inflation at a time, of shards and of cold workers
 }

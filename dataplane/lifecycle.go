@@ -10,20 +10,20 @@ import (
 	"lockstep/segment"
 )
 
-const highWatermarks = "replication-offset-checkpoint"
-const logStarts = "log-start-offset-checkpoint"
-const recoveryPoints = "recovery-point-offset-checkpoint"
-
 // Open recovers every log of every directory. progress is told after each.
 func (e *Engine) Open(settings segment.Config, progress func(done, total int, stats segment.RecoveryStats)) error {
 	e.marks = map[segment.TopicPartition]int64{}
 	for _, d := range e.o.Dirs {
-		marks, err := d.ReadCheckpoint(highWatermarks)
+		marks, err := d.ReadCheckpoint(segment.HighWatermarkCheckpoint)
 		if err != nil {
 			return fmt.Errorf("high watermark checkpoint of %s: %w", d.Path(), err)
 		}
 		for tp, v := range marks {
 			e.marks[tp] = v
+		}
+		clean, err := d.ReadCheckpoint(segment.CleanerCheckpoint)
+		if err != nil {
+			return fmt.Errorf("cleaner checkpoint of %s: %w", d.Path(), err)
 		}
 		ids, err := d.Scan()
 		if err != nil {
@@ -41,6 +41,7 @@ func (e *Engine) Open(settings segment.Config, progress func(done, total int, st
 			if err != nil {
 				return fmt.Errorf("recover %s-%d: %w", id.Topic, id.Partition, err)
 			}
+			l.SetCleaned(clean[id.TopicPartition()])
 			e.logs[id] = l
 			if awake = append(awake, l); d.Crowded(false) {
 				if err := e.restOpened(d, awake); err != nil {
@@ -109,39 +110,6 @@ func (e *Engine) addMissing(c *Core, name string) {
 	e.applyTopic(c, meta.TopicChange{Old: t, New: t}, e.view.BrokerConfig(), d)
 	e.spread(c, d)
 	e.assignSources()
-}
-
-// Checkpoint writes the high watermarks, log starts and recovery points of all
-// directories, each file as a whole.
-func (e *Engine) Checkpoint() error {
-	e.mu.RLock()
-	parts := e.parts
-	e.mu.RUnlock()
-	high := map[*segment.Dir]map[segment.TopicPartition]int64{}
-	starts := map[*segment.Dir]map[segment.TopicPartition]int64{}
-	durable := map[*segment.Dir]map[segment.TopicPartition]int64{}
-	for _, d := range e.o.Dirs {
-		high[d], starts[d], durable[d] = map[segment.TopicPartition]int64{}, map[segment.TopicPartition]int64{}, map[segment.TopicPartition]int64{}
-	}
-	for _, p := range parts {
-		if p.role.Load().gone || p.log.Failed() {
-			continue
-		}
-		d, tp := p.log.Dir(), p.log.ID().TopicPartition()
-		high[d][tp], durable[d][tp] = p.high.Load(), p.log.Durable()
-		if s := p.log.Start(); s > 0 {
-			starts[d][tp] = s
-		}
-	}
-	var errs []error
-	for _, d := range e.o.Dirs {
-		if d.Failed() != nil {
-			continue
-		}
-		errs = append(errs, d.WriteCheckpoint(highWatermarks, high[d]), d.WriteCheckpoint(logStarts, starts[d]),
-			d.WriteCheckpoint(recoveryPoints, durable[d]))
-	}
-	return errors.Join(errs...)
 }
 
 // FlushAll starts writeback and flushes of what has been appended, so that a

@@ -17,6 +17,7 @@ const (
 	RecoveryPointCheckpoint = "recovery-point-offset-checkpoint"
 	HighWatermarkCheckpoint = "replication-offset-checkpoint"
 	LogStartCheckpoint      = "log-start-offset-checkpoint"
+	CleanerCheckpoint       = "cleaner-offset-checkpoint"
 )
 
 // ReadCheckpoint reads one of the checkpoint files; a file that is not there
@@ -74,6 +75,10 @@ func (d *Dir) writeRecoveryPoints(points map[TopicPartition]int64) error {
 	return nil
 }
 
+// Lowered counts the recovery points that a truncation has lowered: the file
+// says less than the logs until it is written again.
+func (d *Dir) Lowered() int64 { return d.lowered.Load() }
+
 // lowerRecoveryPoint makes sure that the file promises no more of a partition
 // than is durable, before a truncation takes something away.
 func (d *Dir) lowerRecoveryPoint(p TopicPartition) error {
@@ -85,6 +90,7 @@ func (d *Dir) lowerRecoveryPoint(p TopicPartition) error {
 	if v, ok := points[p]; !ok || l == nil || v <= l.Durable() {
 		return nil
 	}
+	d.lowered.Add(1)
 	return d.writeRecoveryPoints(copyOf(points))
 }
 

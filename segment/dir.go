@@ -31,13 +31,14 @@ type DirOptions struct {
 
 // Dir is a log directory.
 type Dir struct {
-	fs     FS
-	path   string
-	lock   io.Closer
-	sync   Syncer
-	clean  bool
-	failed atomic.Pointer[error]
-	open   atomic.Int64 // files and maps
+	fs      FS
+	path    string
+	lock    io.Closer
+	sync    Syncer
+	clean   bool
+	failed  atomic.Pointer[error]
+	open    atomic.Int64 // files and maps
+	lowered atomic.Int64
 
 	onCrowded func()
 

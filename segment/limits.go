@@ -43,6 +43,13 @@ const (
 	// process is still taken to be in the page cache.
 	warmBytes = 64 << 20
 
+	// cleanerKeys is how many keys one pass of the cleaner tells apart: 96 MiB.
+	// A dirty part with more takes several passes.
+	cleanerKeys = 3 << 20
+
+	// cleanerBuffer is how much of a rewritten segment is written at a time.
+	cleanerBuffer = 1 << 20
+
 	// batchOverhead is the size of a batch's header up to and including its
 	// length field; batchHeader is the whole header.
 	batchOverhead = 12

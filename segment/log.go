@@ -62,15 +62,17 @@ type Log struct {
 	path   string
 	failed *atomic.Pointer[error] // the directory's
 
-	start   atomic.Int64
-	end     atomic.Int64
-	durable atomic.Int64
-	size    atomic.Int64
-	written atomic.Int64 // bytes written by this process
-	closed  atomic.Bool
-	clean   bool                       // as a clean close left it, when it was opened
-	segs    atomic.Pointer[[]*segment] // by base offset; a list is never changed, only replaced
-	epochs  epochs
+	start        atomic.Int64
+	end          atomic.Int64
+	durable      atomic.Int64
+	size         atomic.Int64
+	written      atomic.Int64 // bytes written by this process
+	cleaned      atomic.Int64 // compacted below this
+	closed       atomic.Bool
+	stopCleaning atomic.Bool
+	clean        bool                       // as a clean close left it, when it was opened
+	segs         atomic.Pointer[[]*segment] // by base offset; a list is never changed, only replaced
+	epochs       epochs
 
 	// Below: under the partition's lock.
 	cfg        Config
@@ -83,6 +85,7 @@ type Log struct {
 	want       int64 // greatest batch that had no or little room since the last step
 	growing    bool
 	truncating bool
+	cleaning   bool
 	flushing   bool
 	exists     bool // the partition's directory is on disk
 	namesDirty bool // files were made whose names may not be durable

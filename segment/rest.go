@@ -43,7 +43,7 @@ func (l *Log) RestPlan() (Rest, bool) {
 }
 
 func (l *Log) restPlan() (Rest, bool) {
-	if l.err() != nil || !l.idle() || l.growing || l.truncating || l.flushing {
+	if l.err() != nil || !l.idle() || l.growing || l.truncating || l.flushing || l.cleaning {
 		return Rest{}, false
 	}
 	var r Rest

@@ -155,7 +155,7 @@ func (b *broker) openEngine() error {
 	b.engine, err = dataplane.New(dataplane.Options{
 		NodeID: b.cfg.NodeID, Reactors: r, MaxRequestBytes: int(b.cfg.RequestMaxBytes), FrameMemory: 256 << 20,
 		FetchMaxBytes: int(b.cfg.FetchMaxBytes), MaxConnections: b.maxConnections, Unstable: b.cfg.UnstableAPIs, Dirs: b.dirs, Settings: b.settings,
-		Inflate: compress.Inflate, Views: b, Cold: coldServer{b}, Clock: systemClock{time.Now()}, Memory: ioring.OffHeap{},
+		Inflate: compress.Inflate, Compress: compress.Compress, Views: b, Cold: coldServer{b}, Clock: systemClock{time.Now()}, Memory: ioring.OffHeap{},
 		Log: b.log, Fatal: func(err error) {
 			select {
 			case b.fatal <- err:
@@ -344,6 +344,9 @@ func (b *broker) serve(ctx context.Context) {
 	b.goDo(func() { b.mirrors.Run(ctx) })
 	b.goDo(func() { b.every(ctx, 5*time.Second, b.checkpoint) })
 	b.goDo(func() { b.every(ctx, time.Duration(b.cfg.RetentionCheckMs)*time.Millisecond, b.engine.Retain) })
+	if b.cfg.CleanerEnable {
+		b.goDo(func() { b.every(ctx, time.Duration(b.cfg.CleanerBackoffMs)*time.Millisecond, b.engine.Clean) })
+	}
 	if ms := b.cfg.FlushMs; ms > 0 && ms < int64(time.Hour/time.Millisecond) {
 		b.goDo(func() { b.every(ctx, time.Duration(ms)*time.Millisecond, b.engine.FlushAll) })
 	}
@@ -443,6 +446,7 @@ func (b *broker) settings(configs, cluster map[string]string) dataplane.TopicSet
 		MinISR: t.MinInsyncReplicas, MaxMessageBytes: int(t.MaxMessageBytes), Durable: t.Durable(), Compact: t.Compacted(),
 		LogAppendTime: t.TimestampType == "LogAppendTime", TimestampBefore: t.TimestampBeforeMaxMs, TimestampAfter: t.TimestampAfterMaxMs,
 		Retention: deletes, ProducerExpiryMS: int64(b.cfg.ProducerExpirationMs),
+		Cleaner: dataplane.Cleaner{MinLagMS: t.MinCompactionLagMs, MaxLagMS: t.MaxCompactionLagMs, DeleteRetentionMS: t.DeleteRetentionMs, MinDirtyRatio: t.MinCleanableDirty},
 	}
 }
 
