@@ -48,4 +48,3 @@ func (t *keyTable) get(key []byte) (int64, bool) {
 	s := t.slot(key)
 	return s.off - 1, s.off > 0
 }
-
