@@ -3,6 +3,7 @@ package dataplane
 import (
 	"slices"
 
+	"lockstep/internal/mirror"
 	"lockstep/internal/wire"
 	"lockstep/segment"
 )
@@ -97,7 +98,7 @@ func (c *Core) repeatReports(l *lane) {
 			}
 		}
 	}
-	c.timers.arm(&l.timer, c.now+reportRepeat)
+	c.timers.arm(&l.timer, c.now+max(reportRepeat, int64(mirror.LookEvery(l.users))))
 }
 
 // wantReport is called wherever a mirrored partition's log end has moved. [L]

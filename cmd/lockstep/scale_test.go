@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"lockstep/internal/cli"
 	"lockstep/internal/testcluster"
 )
 
@@ -70,27 +71,8 @@ func TestScale(t *testing.T) {
 	}
 	say("empty")
 	empty := procStatus(t, b.Pid(), "VmRSS")
-	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr), kgo.RequestRetries(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	adm := kadm.NewClient(cl)
-	adm.SetTimeoutMillis(60000)
 	begun := time.Now()
-	var names []string
-	for i := range *scaleTopics {
-		names = append(names, fmt.Sprintf("scale-%04d", i))
-	}
-	for at := 0; at < len(names); at += 50 {
-		rs, err := adm.CreateTopics(ctx, int32(*scalePartitions), 1, nil, names[at:min(at+50, len(names))]...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := rs.Error(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	names := scaleMake(ctx, t, b.Addr)
 	say(fmt.Sprintf("%d partitions made in %v", all, time.Since(begun).Round(time.Millisecond)))
 	idle := func(what string) {
 		before := b.CPU()
@@ -135,6 +117,85 @@ func TestScale(t *testing.T) {
 		t.Errorf("read %d records of %d", n, all)
 	}
 	say(fmt.Sprintf("all read in %v", time.Since(begun).Round(time.Millisecond)))
+}
+
+// TestScaleSync is a node whose partitions are all mirrored in SYNC.
+func TestScaleSync(t *testing.T) {
+	path, err := brokerBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := ctxFor(t, time.Hour)
+	c, err := testcluster.Start(ctx, testcluster.Options{Binary: path, NoLink: true, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	all := *scaleTopics * *scalePartitions
+	say := func(what string) {
+		for _, b := range []*testcluster.Broker{c.Source, c.Destination} {
+			t.Logf("%-40s %s: RSS %d MiB, %d descriptors, CPU so far %v", what, b.Name, procStatus(t, b.Pid(), "VmRSS")/1024, procFiles(t, b.Pid()), b.CPU().Round(10*time.Millisecond))
+		}
+	}
+	say("empty")
+	names := scaleMake(ctx, t, c.Source.Addr)
+	begun := time.Now()
+	dst, m, err := c.Destination.Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dst.Close()
+	if err := m.CreateWith(ctx, "scale", map[string]string{"bootstrap.servers": c.SourceAddr}); err != nil {
+		t.Fatal(err)
+	}
+	only, err := cli.ParsePatterns("scale-.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Add(ctx, "scale", only, true); err != nil {
+		t.Fatal(err)
+	}
+	say(fmt.Sprintf("added after %v", time.Since(begun).Round(time.Millisecond)))
+	for _, name := range names {
+		if err := m.Await(ctx, "scale", name, "SYNC"); err != nil {
+			text, _ := os.ReadFile(c.Destination.Log)
+			t.Fatalf("%v\n%s", err, text[max(0, len(text)-2000):])
+		}
+	}
+	say(fmt.Sprintf("%d partitions SYNC after %v", all, time.Since(begun).Round(time.Millisecond)))
+	idle := func(what string) {
+		s, d := c.Source.CPU(), c.Destination.CPU()
+		time.Sleep(*scaleIdle)
+		t.Logf("%s: idle CPU source %.1f %%, destination %.1f %%", what, 100*float64(c.Source.CPU()-s)/float64(*scaleIdle), 100*float64(c.Destination.CPU()-d)/float64(*scaleIdle))
+	}
+	idle("SYNC")
+	begun = time.Now()
+	scaleProduce(ctx, t, c.Source.Addr, names)
+	say(fmt.Sprintf("a record in each, acks=all, in %v", time.Since(begun).Round(time.Millisecond)))
+	idle("SYNC, one record in each")
+}
+
+func scaleMake(ctx context.Context, t *testing.T, addr string) (names []string) {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RequestRetries(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	adm := kadm.NewClient(cl)
+	adm.SetTimeoutMillis(60000)
+	for i := range *scaleTopics {
+		names = append(names, fmt.Sprintf("scale-%04d", i))
+	}
+	for at := 0; at < len(names); at += 50 {
+		rs, err := adm.CreateTopics(ctx, int32(*scalePartitions), 1, nil, names[at:min(at+50, len(names))]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rs.Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
 }
 
 func scaleProduce(ctx context.Context, t *testing.T, addr string, names []string) {
