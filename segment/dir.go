@@ -61,7 +61,7 @@ func OpenDir(disk FS, path string, o DirOptions) (*Dir, error) {
 		o.MaxOpenFiles = openFiles
 	}
 	d := &Dir{fs: disk, path: path, opts: o, logs: map[TopicPartition]*Log{}, opened: map[TopicPartition]bool{}}
-	if err := disk.Meta().MkdirAll(path); err != nil {
+	if err := makeRoot(disk, path); err != nil {
 		return nil, err
 	}
 	lock, err := disk.Meta().Lock(filepath.Join(path, lockFile))
@@ -79,6 +79,18 @@ func OpenDir(disk FS, path string, o DirOptions) (*Dir, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// makeRoot makes the directory if it is not there. Its name must be durable
+// before anything in it is said to be.
+func makeRoot(disk FS, path string) error {
+	if _, err := disk.Meta().ReadDir(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := disk.Meta().MkdirAll(path); err != nil {
+		return err
+	}
+	return disk.SyncDir(filepath.Dir(path))
 }
 
 func (d *Dir) load() error {

@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// MemFS is a disk in memory with faults, for tests and the simulator. Names
-// are durable at once; bytes are durable when Datasync returned nil.
+// MemFS is a disk in memory with faults, for tests and the simulator. Bytes are
+// durable when Datasync returned nil and none failed since they were written,
+// names when SyncDir did; see PowerCut.
 type MemFS struct {
 	mu    sync.Mutex
 	files map[string]*memFile
@@ -18,6 +19,7 @@ type MemFS struct {
 	locks map[string]bool
 	fault func(op, name string) error
 	short func(n int) int
+	names []nameOp // not durable yet
 }
 
 var _ FS = (*MemFS)(nil)
@@ -45,29 +47,14 @@ func (m *MemFS) SetShort(f func(n int) int) {
 	m.short = f
 }
 
-// Crash returns the disk as it is after a loss of power: of each file the
-// synced bytes, and as many of the bytes after them as keep says (0..n).
-// Open files of the old disk go on as if nothing had happened.
-func (m *MemFS) Crash(keep func(name string, n int64) int64) *MemFS {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := NewMemFS()
-	for d := range m.dirs {
-		c.dirs[d] = true
-	}
-	for name, f := range m.files {
-		size := f.synced + keep(name, f.size-f.synced)
-		g := &memFile{fs: c, name: name, data: append([]byte(nil), f.data[:size]...), size: size, synced: size}
-		c.files[name] = g
-	}
-	return c
-}
-
 type memFile struct {
 	fs           *MemFS
 	name         string
 	data         []byte // len(data) is the address space; a map aliases it
+	disk         []byte // what a flush has brought there, by position
 	size, synced int64
+	dirty        []span // written since the last flush
+	lost         []span // ... before one that failed: what is read is not what the disk has
 }
 
 // check runs the fault function; m.mu is held.
@@ -102,6 +89,7 @@ func (m *MemFS) Open(name string, mapBytes int64, create bool) (Mapped, error) {
 	case create:
 		f = &memFile{fs: m, name: name}
 		m.files[name] = f
+		m.journal(nameOp{kind: "create", dir: filepath.Dir(name), name: name})
 	}
 	if n := max(mapBytes, f.size); n > int64(len(f.data)) {
 		data := make([]byte, n)
@@ -118,6 +106,9 @@ func (m *MemFS) Remove(name string) error {
 	if err := m.check("remove", name); err != nil {
 		return err
 	}
+	if f := m.files[name]; f != nil || m.dirs[name] {
+		m.journal(nameOp{kind: "remove", dir: filepath.Dir(name), name: name, f: f})
+	}
 	delete(m.files, name)
 	delete(m.dirs, name)
 	return nil
@@ -131,6 +122,7 @@ func (m *MemFS) Rename(from, to string) error {
 		return err
 	}
 	if f := m.files[from]; f != nil {
+		m.journal(nameOp{kind: "rename", dir: filepath.Dir(to), name: from, to: to, f: f, old: m.files[to]})
 		delete(m.files, from)
 		m.files[to] = f
 		f.name = to
@@ -139,6 +131,13 @@ func (m *MemFS) Rename(from, to string) error {
 	if !m.dirs[from] {
 		return notExist("rename", from)
 	}
+	m.syncNames(from) // a name made under the old path is not told from the new one's
+	m.journal(nameOp{kind: "rename", dir: filepath.Dir(to), name: from, to: to})
+	m.moveDir(from, to)
+	return nil
+}
+
+func (m *MemFS) moveDir(from, to string) {
 	delete(m.dirs, from)
 	m.dirs[to] = true
 	for name, f := range m.files {
@@ -148,14 +147,17 @@ func (m *MemFS) Rename(from, to string) error {
 			m.files[f.name] = f
 		}
 	}
-	return nil
 }
 
 // SyncDir implements FS.
 func (m *MemFS) SyncDir(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.check("syncdir", name)
+	if err := m.check("syncdir", name); err != nil {
+		return err
+	}
+	m.syncNames(name)
+	return nil
 }
 
 // Meta implements FS.
@@ -235,7 +237,10 @@ func (m *MemFS) WriteFile(name string, data []byte) error {
 		return notExist("writefile", name)
 	}
 	n := int64(len(data))
-	m.files[name] = &memFile{fs: m, name: name, data: append([]byte(nil), data...), size: n, synced: n}
+	f := &memFile{fs: m, name: name, data: append([]byte(nil), data...), size: n, dirty: []span{{0, n}}}
+	f.flushed()
+	m.files[name] = f
+	m.syncNames(filepath.Dir(name)) // as DiskFS does
 	return nil
 }
 
@@ -279,7 +284,8 @@ func (m *MemFS) MkdirAll(name string) error {
 	if err := m.check("mkdir", name); err != nil {
 		return err
 	}
-	for ; name != "/" && name != "."; name = filepath.Dir(name) {
+	for ; name != "/" && name != "." && !m.dirs[name]; name = filepath.Dir(name) {
+		m.journal(nameOp{kind: "mkdir", dir: filepath.Dir(name), name: name})
 		m.dirs[name] = true
 	}
 	return nil
@@ -328,6 +334,7 @@ func (f *memFile) Pwritev(bufs [][]byte, off int64) (int, error) {
 	for _, b := range bufs {
 		n += copy(f.data[off+int64(n):off+int64(total)], b)
 	}
+	f.wrote(off, int64(n))
 	f.size = max(f.size, off+int64(n))
 	return n, nil
 }
@@ -347,6 +354,8 @@ func (f *memFile) Truncate(size int64) error {
 		return err
 	}
 	f.size, f.synced = size, min(f.synced, size)
+	f.disk = f.disk[:min(int64(len(f.disk)), size)]
+	f.dirty, f.lost = spansBelow(f.dirty, size), spansBelow(f.lost, size)
 	return nil
 }
 
@@ -354,9 +363,10 @@ func (f *memFile) Datasync() error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	if err := f.fs.check("datasync", f.name); err != nil {
+		f.flushFailed()
 		return err
 	}
-	f.synced = f.size
+	f.flushed()
 	return nil
 }
 

@@ -54,6 +54,7 @@ type found struct {
 	bound   int64 // content ends here at the latest; -1 for the last segment
 	trusted bool
 	c       content
+	redo    int64 // from here on nothing says that the disk has what was read; -1 if all is known to be there
 }
 
 // recover loads the files of a partition, if there are any. Order: what is
@@ -141,7 +142,7 @@ func (r *recovery) add(base int64, m Mapped, limit, bound int64) {
 	l := r.l
 	s := newSegment(l, base, m, limit, l.cfg.IndexIntervalBytes)
 	s.alloc = m.Size
-	f := &found{seg: s, bound: bound}
+	f := &found{seg: s, bound: bound, redo: -1}
 	r.found = append(r.found, f)
 	l.setList(append(l.list(), s)) // so that an error closes it
 	data, err := l.dir.fs.Meta().ReadFile(segmentName(l.path, base, indexSuffix))
@@ -255,6 +256,9 @@ func (r *recovery) walkSegment(f *found) (border, string) {
 			break
 		}
 		s.note(b, at.pos)
+		if f.redo < 0 && !l.clean && b.NextOffset() > r.point {
+			f.redo = at.pos
+		}
 		if e := b.PartitionLeaderEpoch(); e > l.epochs.at(at.off) && e > l.epochs.latest() {
 			l.epochs.assign(e, at.off)
 		}
@@ -372,6 +376,11 @@ func (r *recovery) settle(f *found, last bool) (*segment, error) {
 			return nil, err
 		}
 	}
+	if f.redo >= 0 {
+		if err := writeAgain(m, f.redo, size); err != nil {
+			return nil, err
+		}
+	}
 	if !last {
 		s.ring.Store(nil)
 		return s, nil
@@ -385,6 +394,23 @@ func (r *recovery) settle(f *found, last bool) (*segment, error) {
 	m.unpin()
 	s.m.Store(nil)
 	return s, s.wake()
+}
+
+// writeAgain makes what was read above the recovery point dirty. It may be there
+// in the page cache only: after a flush that failed the kernel takes the pages
+// for clean, and the next flush would succeed without writing them.
+func writeAgain(m *mapping, from, to int64) error {
+	for from < to {
+		n, err := m.Pwritev([][]byte{m.Bytes[from:to]}, from)
+		if err == nil && n <= 0 {
+			err = errShortWrite
+		}
+		if err != nil {
+			return err
+		}
+		from += int64(n)
+	}
+	return nil
 }
 
 // producersAt returns the producers of all batches below end, which is where

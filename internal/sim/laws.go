@@ -10,7 +10,6 @@ import (
 	"lockstep/internal/mirror"
 	"lockstep/internal/status"
 	"lockstep/internal/wire"
-	"lockstep/segment"
 )
 
 // model is what must be true.
@@ -21,16 +20,17 @@ type model struct {
 
 // part is what is known of one partition from outside.
 type part struct {
-	topic string
-	id    [16]byte
-	index int32
-	at    map[int64]uint64 // offset → record, as anybody saw it
-	where map[uint64]int64 // and back
-	acked map[int64]bool   // offsets acknowledged to acks=all
-	gated int64            // the highest watermark the laws have agreed to
-	seen                   // at the source
-	copy  seen             // at the second broker
-	held  int64            // the longest log there since the source's life began
+	topic   string
+	id      [16]byte
+	index   int32
+	at      map[int64]uint64 // offset → record, as anybody saw it
+	where   map[uint64]int64 // and back
+	acked   map[int64]bool   // offsets acknowledged to acks=all
+	gated   int64            // the highest watermark the laws have agreed to
+	seen                     // at the source
+	copy    seen             // at the second broker
+	held    int64            // the longest log there since the source's life began
+	flushed int64            // the broker has said that everything below is durable
 }
 
 // seen is where a broker's marks were when they were last looked at.
@@ -80,7 +80,7 @@ func (w *World) laws() {
 		w.check(st.High >= p.high && st.High <= st.End, "MonotonicWatermark", p.topic, p.index, ": ", p.high, " then ", st.High, ", end ", st.End)
 		w.check(st.End >= p.end && st.Durable <= st.End, "MonotonicWatermark", p.topic, p.index, ": end ", p.end, " then ", st.End)
 		w.check(!st.DurableAck || st.High <= st.Durable, "MonotonicWatermark", p.topic, p.index, ": mark ", st.High, " above what is durable ", st.Durable)
-		p.high, p.end = st.High, st.End
+		p.high, p.end, p.flushed = st.High, st.End, max(p.flushed, st.Durable)
 		if st.High > p.gated {
 			w.gate(p, st)
 			p.gated = st.High
@@ -183,53 +183,6 @@ func (w *World) read(n *node, p *part, next, told int64) {
 	st, _ := n.eng.Status(p.id, p.index)
 	w.check(told <= st.High, "NoReadAboveWatermark", p.topic, p.index, ": told ", told, ", the mark is ", st.High)
 	w.check(next <= told, "NoReadAboveWatermark", p.topic, p.index, ": read up to ", next, " with the mark at ", told)
-}
-
-// audit reads a disk as the next process would find it. AckedSurvives: what
-// acks=all has acknowledged is there, when keep promises it. Without the promise
-// the model forgets what is gone. It tells whether anything is.
-func (w *World) audit(disk *segment.MemFS, keep bool) (lost bool) {
-	copyOf := disk.Crash(func(_ string, n int64) int64 { return n })
-	dir, err := segment.OpenDir(copyOf, "/d", segment.DirOptions{ClusterID: w.src.name, NodeID: 1})
-	w.must(err)
-	for _, p := range w.model.parts {
-		l, _, err := dir.OpenLog(segment.LogID{Topic: p.topic, Partition: p.index, TopicID: p.id}, w.src.settings(nil, nil).Segment, w.wall())
-		w.check(err == nil, "AckedSurvives", p.topic, p.index, ": recovery: ", err)
-		end := l.Start()
-		for end < l.End() {
-			s, err := l.Read(end, 1<<20, l.End(), true)
-			w.check(err == nil && len(s.Bytes) > 0, "AckedSurvives", p.topic, p.index, ": cannot read at ", end, ": ", err)
-			w.ids(s.Bytes, func(offset int64, id uint64, _ int32) {
-				if offset < end {
-					return
-				}
-				w.observe(p, offset, id, "the disk")
-			})
-			end = s.Next
-			s.Release()
-		}
-		for offset := range p.acked {
-			w.check(offset < end || !keep, "AckedSurvives", p.topic, p.index, ": ", offset, " was acknowledged, the log ends at ", end)
-		}
-		lost = p.forget(end) || lost
-		l.Close()
-	}
-	w.must(dir.Close())
-	return lost
-}
-
-// forget drops what lay at or above end and is gone.
-func (p *part) forget(end int64) (lost bool) {
-	for offset, id := range p.at {
-		if offset >= end {
-			delete(p.at, offset)
-			delete(p.where, id)
-			delete(p.acked, offset)
-			lost = true
-		}
-	}
-	p.gated, p.held = min(p.gated, end), min(p.copy.end, end)
-	return lost
 }
 
 // caughtUp is ReleasedNeverGates: with all mirrors released the mark reaches

@@ -1,10 +1,8 @@
 package sim
 
 import (
-	"hash/fnv"
 	"log/slog"
 	"math"
-	"math/rand/v2"
 	"net/netip"
 	"strconv"
 
@@ -34,6 +32,7 @@ type node struct {
 	view    *meta.View // what the engine may see
 	history map[uint64]*meta.View
 	broken  bool // a fault was injected that kills the directory
+	gaveUp  bool // a flush has failed: the page cache has what the disk has not
 }
 
 func newNode(w *World, name string, port uint16) *node {
@@ -145,26 +144,4 @@ func (n *node) install(e *end) int32 {
 	}
 	n.fds[fd] = e
 	return fd
-}
-
-// crash ends this life. With power lost, of each file only what was synced
-// stays, and a random part of the rest.
-func (n *node) crash(power bool) {
-	for _, e := range n.fds {
-		e.reset()
-	}
-	for _, e := range n.backlog {
-		e.reset()
-	}
-	n.disk.SetFault(nil)
-	n.disk.SetShort(nil)
-	salt := n.w.rnd.Uint64()
-	n.disk = n.disk.Crash(func(name string, size int64) int64 {
-		if !power {
-			return size
-		}
-		h := fnv.New64a() // files come in any order, so each has its own chance
-		h.Write([]byte(name))
-		return rand.New(rand.NewPCG(salt, h.Sum64())).Int64N(size + 1)
-	})
 }

@@ -95,7 +95,7 @@ var errFault = errors.New("input/output error")
 // fault is what the world does to a broker.
 func (w *World) fault(n *node) {
 	if n.broken && w.rnd.IntN(4) > 0 {
-		w.restart(n, w.power())
+		w.restart(n, w.power(n))
 		return
 	}
 	switch x := w.rnd.IntN(100); {
@@ -119,7 +119,7 @@ func (w *World) fault(n *node) {
 	case x < 88:
 		w.breakDisk(n)
 	default:
-		w.restart(n, w.power())
+		w.restart(n, w.power(n))
 	}
 }
 
@@ -139,26 +139,9 @@ func (w *World) breakDisk(n *node) {
 	n.disk.SetFault(func(op, name string) error {
 		if op == what && strings.HasSuffix(name, ".log") {
 			n.broken = true
+			n.gaveUp = n.gaveUp || op == "datasync"
 			return errFault
 		}
 		return nil
 	})
-}
-
-// power tells whether a crash takes the power, too. With a pair of clusters only
-// if what is acknowledged is durable: else the two may rightly differ.
-func (w *World) power() bool { return w.rnd.IntN(2) == 0 && (w.cfg.Durable || !w.cfg.Pair) }
-
-// restart ends a life and begins the next.
-func (w *World) restart(n *node, power bool) {
-	w.note("%s crashes, power lost: %v", n.name, power)
-	n.crash(power)
-	if n == w.src {
-		lost := w.audit(n.disk, !power || w.cfg.Durable)
-		for _, c := range w.clients {
-			c.cut(lost)
-		}
-		w.model.applied = 0
-	}
-	n.start()
 }

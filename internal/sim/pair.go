@@ -5,7 +5,6 @@ import (
 	"lockstep/internal/mirror"
 	"lockstep/internal/msg"
 	"lockstep/internal/status"
-	"lockstep/segment"
 )
 
 const pairName = "pair"
@@ -182,23 +181,4 @@ func (w *World) mirrored(p *part, end int64) bool {
 	}
 	st, ok := w.dst.eng.Status(p.id, p.index)
 	return ok && st.End == end && st.High == end
-}
-
-// compare reads the second broker's disk: MirrorIsPrefixOfSource.
-func (w *World) compare(disk *segment.MemFS) {
-	copyOf := disk.Crash(func(_ string, n int64) int64 { return n })
-	dir, err := segment.OpenDir(copyOf, "/d", segment.DirOptions{ClusterID: "dst", NodeID: 1})
-	w.must(err)
-	for _, p := range w.model.parts {
-		l, _, err := dir.OpenLog(segment.LogID{Topic: p.topic, Partition: p.index, TopicID: p.id}, w.dst.settings(nil, nil).Segment, w.wall())
-		w.check(err == nil, "MirrorIsPrefixOfSource", p.topic, p.index, ": recovery: ", err)
-		for at := l.Start(); at < l.End(); {
-			s, err := l.Read(at, 1<<20, l.End(), true)
-			w.check(err == nil && len(s.Bytes) > 0, "MirrorIsPrefixOfSource", p.topic, p.index, ": cannot read at ", at, ": ", err)
-			w.ids(s.Bytes, func(offset int64, id uint64, _ int32) { w.observe(p, offset, id, "the second disk") })
-			at = s.Next
-			s.Release()
-		}
-		l.Close()
-	}
 }

@@ -233,7 +233,7 @@ func (w *World) finish() {
 		}
 	}
 	w.nothingLeaks()
-	w.audit(w.src.disk, w.cfg.Durable)
+	w.audit(w.src.disk, (*part).wasFlushed)
 }
 
 // connect opens a connection from a node to whoever listens at addr.

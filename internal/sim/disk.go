@@ -1,0 +1,138 @@
+package sim
+
+import (
+	"lockstep/segment"
+)
+
+// power tells whether a crash takes the power, too. With a pair of clusters the
+// source's only if what is acknowledged is durable: else the two may rightly
+// differ, and an operator must fail over (failover.go).
+func (w *World) power(n *node) bool {
+	return w.rnd.IntN(2) == 0 && (w.cfg.Durable || !w.cfg.Pair || n != w.src)
+}
+
+// restart ends a life and begins the next.
+func (w *World) restart(n *node, power bool) {
+	w.note("%s crashes, power lost: %v", n.name, power)
+	n.crash(power)
+	if n == w.src {
+		floor := (*part).wasPublished
+		if power || n.gaveUp {
+			floor = (*part).wasFlushed
+		}
+		lost := w.audit(n.disk, floor)
+		for _, c := range w.clients {
+			c.cut(lost)
+		}
+		w.model.applied = 0
+	}
+	n.gaveUp = n.gaveUp && !power
+	n.start()
+}
+
+// crash ends this life. With power lost, all that no sync covered may be gone:
+// the tail of each file, any sectors of it, names. Without it all is in the page
+// cache, but for what a failed flush gave up there.
+func (n *node) crash(power bool) {
+	for _, e := range n.fds {
+		e.reset()
+	}
+	for _, e := range n.backlog {
+		e.reset()
+	}
+	n.disk.SetFault(nil)
+	n.disk.SetShort(nil)
+	rnd := n.w.rnd
+	if !power {
+		stays := n.w.cfg.Pair && !n.w.cfg.Durable // else as with power: the two may rightly differ
+		n.disk = n.disk.Died(func(string) bool { return !stays && rnd.IntN(2) == 0 })
+		return
+	}
+	torn, all := rnd.IntN(2) == 0, rnd.IntN(3) == 0
+	n.disk = n.disk.PowerCut(segment.Loss{
+		Tail: func(_ string, size int64) int64 {
+			if all {
+				return 0
+			}
+			if torn && rnd.IntN(2) == 0 {
+				return size
+			}
+			return rnd.Int64N(size + 1)
+		},
+		Sector: func(string, int64) bool { return torn && rnd.IntN(4) == 0 },
+		Names: func(_ string, changes int) int {
+			if all {
+				return 0
+			}
+			return rnd.IntN(changes + 1)
+		},
+	})
+}
+
+func (p *part) wasPublished() int64 { return p.end }
+func (p *part) wasFlushed() int64   { return p.flushed }
+
+// audit reads a disk as the next process would find it and tells whether
+// anything is gone. AckedSurvives: below the floor nothing is, acknowledged or
+// not. With flush.ack=durable an acknowledgement is below it by another law,
+// MonotonicWatermark. NoHoles: what is gone is the end of the log.
+func (w *World) audit(disk *segment.MemFS, floor func(*part) int64) (lost bool) {
+	dir, err := segment.OpenDir(disk.Died(nil), "/d", segment.DirOptions{ClusterID: w.src.name, NodeID: 1})
+	w.must(err)
+	for _, p := range w.model.parts {
+		start, end := w.readLog(dir, p, "AckedSurvives", "the disk")
+		w.check(end >= floor(p), "AckedSurvives", p.topic, p.index, ": the log ends at ", end, ", everything below ", floor(p), " was kept")
+		w.check(start <= 0, "AckedSurvives", p.topic, p.index, ": the log begins at ", start)
+		lost = p.forget(end) || lost
+	}
+	w.must(dir.Close())
+	return lost
+}
+
+// readLog reads a log from its start to its end.
+func (w *World) readLog(dir *segment.Dir, p *part, law, by string) (start, end int64) {
+	l, _, err := dir.OpenLog(segment.LogID{Topic: p.topic, Partition: p.index, TopicID: p.id}, w.src.settings(nil, nil).Segment, w.wall())
+	w.check(err == nil, law, p.topic, p.index, ": recovery: ", err)
+	defer l.Close()
+	next := l.Start()
+	for at := next; at < l.End(); {
+		s, err := l.Read(at, 1<<20, l.End(), true)
+		w.check(err == nil && len(s.Bytes) > 0, law, p.topic, p.index, ": cannot read at ", at, ": ", err)
+		w.ids(s.Bytes, func(offset int64, id uint64, _ int32) {
+			if offset < next {
+				return // of the batch that the start lies in
+			}
+			w.check(offset == next, "NoHoles", p.topic, p.index, ": after ", next-1, " comes ", offset, " in ", by)
+			w.observe(p, offset, id, by)
+			next++
+		})
+		at = s.Next
+		s.Release()
+	}
+	w.check(next == l.End(), "NoHoles", p.topic, p.index, ": read to ", next, ", the log ends at ", l.End(), " in ", by)
+	return l.Start(), l.End()
+}
+
+// forget drops what lay at or above end and is gone.
+func (p *part) forget(end int64) (lost bool) {
+	for offset, id := range p.at {
+		if offset >= end {
+			delete(p.at, offset)
+			delete(p.where, id)
+			delete(p.acked, offset)
+			lost = true
+		}
+	}
+	p.gated, p.held, p.flushed = min(p.gated, end), min(p.copy.end, end), min(p.flushed, end)
+	return lost
+}
+
+// compare reads the second broker's disk: MirrorIsPrefixOfSource.
+func (w *World) compare(disk *segment.MemFS) {
+	dir, err := segment.OpenDir(disk.Died(nil), "/d", segment.DirOptions{ClusterID: "dst", NodeID: 1})
+	w.must(err)
+	for _, p := range w.model.parts {
+		w.readLog(dir, p, "MirrorIsPrefixOfSource", "the second disk")
+	}
+	w.must(dir.Close())
+}
