@@ -80,13 +80,47 @@ func (w *World) audit(disk *segment.MemFS, floor func(*part) int64) (lost bool) 
 	dir, err := segment.OpenDir(disk.Died(nil), "/d", segment.DirOptions{ClusterID: w.src.name, NodeID: 1})
 	w.must(err)
 	for _, p := range w.model.parts {
+		if p.deleted {
+			continue
+		}
+		if p.gen > 0 && floor(p) == 0 && w.notYet(dir, p) {
+			continue // the old topic's files are still to go
+		}
 		start, end := w.readLog(dir, p, "AckedSurvives", "the disk")
 		w.check(end >= floor(p), "AckedSurvives", p.topic, p.index, ": the log ends at ", end, ", everything below ", floor(p), " was kept")
-		w.check(start <= 0, "AckedSurvives", p.topic, p.index, ": the log begins at ", start)
+		w.check(start <= p.mayStart, "LogStartIsAllowed", p.topic, p.index, ": the log begins at ", start, ", allowed is ", p.mayStart)
 		lost = p.forget(end) || lost
 	}
 	w.must(dir.Close())
 	return lost
+}
+
+// notYet tells whether the directory of a partition is still an older topic's.
+func (w *World) notYet(dir *segment.Dir, p *part) bool {
+	ids, err := dir.Scan()
+	w.must(err)
+	for _, id := range ids {
+		if id.Topic == p.topic && id.Partition == p.index {
+			return id.TopicID != p.id
+		}
+	}
+	return false
+}
+
+// deletedIsGone: of a topic that is gone nothing stays.
+func (w *World) deletedIsGone(disk *segment.MemFS) {
+	dir, err := segment.OpenDir(disk.Died(nil), "/d", segment.DirOptions{ClusterID: w.src.name, NodeID: 1})
+	w.must(err)
+	ids, err := dir.Scan()
+	w.must(err)
+	for _, id := range ids {
+		found := false
+		for _, p := range w.model.parts {
+			found = found || p.id == id.TopicID && p.index == id.Partition && !p.deleted
+		}
+		w.check(found, "DeletedIsGone", id.Topic, id.Partition, " of ", id.TopicID[:2], " is still there")
+	}
+	w.must(dir.Close())
 }
 
 // readLog reads a log from its start to its end.
@@ -123,6 +157,7 @@ func (p *part) forget(end int64) (lost bool) {
 			lost = true
 		}
 	}
+	p.end, p.mayStart = min(p.end, end), min(p.mayStart, end)
 	p.gated, p.held, p.flushed = min(p.gated, end), min(p.copy.end, end), min(p.flushed, end)
 	return lost
 }

@@ -20,17 +20,24 @@ type model struct {
 
 // part is what is known of one partition from outside.
 type part struct {
-	topic   string
-	id      [16]byte
-	index   int32
-	at      map[int64]uint64 // offset → record, as anybody saw it
-	where   map[uint64]int64 // and back
-	acked   map[int64]bool   // offsets acknowledged to acks=all
-	gated   int64            // the highest watermark the laws have agreed to
-	seen                     // at the source
-	copy    seen             // at the second broker
-	held    int64            // the longest log there since the source's life began
-	flushed int64            // the broker has said that everything below is durable
+	topic    string
+	id       [16]byte
+	index    int32
+	at       map[int64]uint64 // offset → record, as anybody saw it
+	where    map[uint64]int64 // and back
+	acked    map[int64]bool   // offsets acknowledged to acks=all
+	gated    int64            // the highest watermark the laws have agreed to
+	seen                      // at the source
+	copy     seen             // at the second broker
+	held     int64            // the longest log there since the source's life began
+	flushed  int64            // the broker has said that everything below is durable
+	gen      int              // topics of this name before this one
+	created  uint64           // index of the View that has it
+	deleted  bool
+	start    int64 // in this life of the source
+	mayStart int64 // what operators and retention allow
+	owes     bool  // flush.ack was appended
+	retained bool  // retention was ever configured
 }
 
 // seen is where a broker's marks were when they were last looked at.
@@ -75,11 +82,15 @@ func (w *World) laws() {
 			continue
 		}
 		if p.life != n.life {
-			p.life, p.high, p.end = n.life, 0, 0
+			p.life, p.high, p.end, p.start = n.life, 0, 0, 0
 		}
 		w.check(st.High >= p.high && st.High <= st.End, "MonotonicWatermark", p.topic, p.index, ": ", p.high, " then ", st.High, ", end ", st.End)
 		w.check(st.End >= p.end && st.Durable <= st.End, "MonotonicWatermark", p.topic, p.index, ": end ", p.end, " then ", st.End)
-		w.check(!st.DurableAck || st.High <= st.Durable, "MonotonicWatermark", p.topic, p.index, ": mark ", st.High, " above what is durable ", st.Durable)
+		p.owes = p.owes || !st.DurableAck && st.High > st.Durable
+		p.owes = p.owes && st.High > st.Durable // until what was acknowledged from the page cache is flushed
+		w.check(!st.DurableAck || p.owes || st.High <= st.Durable, "MonotonicWatermark", p.topic, p.index, ": mark ", st.High, " above what is durable ", st.Durable)
+		w.check(st.Start >= p.start && st.Start <= p.mayStart, "LogStartIsAllowed", p.topic, p.index, ": start ", p.start, " then ", st.Start, ", allowed ", p.mayStart)
+		p.start = st.Start
 		p.high, p.end, p.flushed = st.High, st.End, max(p.flushed, st.Durable)
 		if st.High > p.gated {
 			w.gate(p, st)

@@ -13,5 +13,6 @@ const (
 	settleTurns   = 200_000
 	patience      = int64(45e9) // every request is answered within it once faults are over: what misses its wake sleeps longer
 	produceWaitMS = 3000
+	topics        = 2
 	partitions    = 2 // of each topic
 )

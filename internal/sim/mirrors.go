@@ -47,6 +47,14 @@ type sentTarget struct {
 	c     *copyOf
 	at    int64
 	epoch int32
+	id    [16]byte
+}
+
+// deleted: of what the destination has of a topic nothing is left.
+func (m *mirrorModel) deleted(topic int) {
+	for _, c := range m.parts[topic*partitions : (topic+1)*partitions] {
+		*c = copyOf{p: c.p, joined: true, aligned: -1, lastEpoch: -1, minISR: c.minISR}
+	}
 }
 
 func (m *mirrorModel) owed() int { return len(m.data.wait) + len(m.report.wait) }
@@ -170,7 +178,7 @@ func (m *mirrorModel) fetch() {
 		if c.leo[0] == 0 {
 			last = -1
 		}
-		m.sent = append(m.sent, sentTarget{c, c.leo[0], c.source})
+		m.sent = append(m.sent, sentTarget{c, c.leo[0], c.source, c.p.id})
 		targets = append(targets, wire.FetchTarget{TopicID: c.p.id, Partition: c.p.index, CurrentLeaderEpoch: c.source, FetchOffset: c.leo[0],
 			LastFetchedEpoch: last, LogStartOffset: -1, MaxBytes: 1 << 20, HighWatermark: -1})
 		if r, ok := m.honest(c); ok {
@@ -189,15 +197,20 @@ func (m *mirrorModel) tookData(a asked, body []byte) {
 	for it, i := res.Partitions(), 0; it.Next(); i++ {
 		s := m.sent[i]
 		c := s.c
-		w.check(it.TopicID() == c.p.id && it.Partition == c.p.index, "AnswersInOrder", "partitions of a fetch")
-		if c.leo[0] != s.at {
-			continue // another leader since
+		w.check(it.TopicID() == s.id && it.Partition == c.p.index, "AnswersInOrder", "partitions of a fetch")
+		if c.leo[0] != s.at || s.id != c.p.id || c.p.deleted {
+			continue // another leader, or topic, since
 		}
 		switch {
 		case it.Err == wire.ErrFencedLeaderEpoch, it.Err == wire.ErrUnknownLeaderEpoch, it.Err == wire.ErrNotLeaderOrFollower:
 			c.aligned = -1
 			c.source = w.src.latest.TopicByID(c.p.id).Partitions[c.p.index].LeaderEpoch
 		case it.Err == wire.ErrOffsetOutOfRange: // the source lost what was not durable
+			if st, _ := w.src.eng.Status(c.p.id, c.p.index); c.leo[0] < st.Start { // or gave it up
+				m.truncate(c, st.Start)
+				c.leo, c.lastEpoch = [2]int64{st.Start, st.Start}, -1
+				break
+			}
 			m.truncate(c, min(c.leo[0], c.p.end))
 		case it.Err != wire.ErrNone:
 			c.aligned = -1
@@ -271,6 +284,9 @@ func (m *mirrorModel) tell() {
 
 // lie makes a report that claims the whole log and must be refused.
 func (m *mirrorModel) lie(c *copyOf) (r wire.Report, cluster string, ok bool) {
+	if c.p.deleted {
+		return r, "", false
+	}
 	r = wire.Report{Topic: c.p.topic, TopicID: c.p.id, Partition: c.p.index, MinISR: 1, Fenced: true, RegistrationEpoch: m.registration(c.p),
 		Replicas: []wire.ReplicaOffset{{ID: 7, Offset: c.p.end + 100}}, ISR: []int32{7}, LeaderEpoch: c.epoch, Sequence: c.sequence + 1000,
 		SourceLeaderEpoch: c.aligned, PartitionCount: partitions}

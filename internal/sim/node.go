@@ -126,12 +126,23 @@ func (n *node) runJob() bool {
 }
 
 func (n *node) settings(configs, _ map[string]string) dataplane.TopicSettings {
-	minISR, _ := strconv.Atoi(configs["min.insync.replicas"])
+	number := func(name string, unset int64) int64 {
+		n, err := strconv.ParseInt(configs[name], 10, 64)
+		if err != nil {
+			return unset
+		}
+		return n
+	}
+	durable := n.w.cfg.Durable
+	if v, ok := configs["flush.ack"]; ok {
+		durable = v == "durable"
+	}
 	return dataplane.TopicSettings{
-		Segment: segment.Config{SegmentBytes: segmentBytes, IndexIntervalBytes: 512, RetentionMs: -1, RetentionBytes: -1,
-			MaxMessageBytes: messageBytes, Durable: n.w.cfg.Durable},
-		MinISR: int32(max(1, minISR)), MaxMessageBytes: messageBytes, Durable: n.w.cfg.Durable,
-		TimestampBefore: math.MaxInt64, TimestampAfter: math.MaxInt64, ProducerExpiryMS: math.MaxInt64 / 2,
+		Segment: segment.Config{SegmentBytes: segmentBytes, IndexIntervalBytes: 512, SegmentMs: number("segment.ms", 0),
+			RetentionMs: number("retention.ms", -1), RetentionBytes: number("retention.bytes", -1), MaxMessageBytes: messageBytes, Durable: durable},
+		MinISR: int32(number("min.insync.replicas", 1)), MaxMessageBytes: messageBytes, Durable: durable, Retention: true,
+		LogAppendTime: configs["message.timestamp.type"] == "LogAppendTime", TimestampBefore: math.MaxInt64, TimestampAfter: math.MaxInt64,
+		ProducerExpiryMS: math.MaxInt64 / 2,
 	}
 }
 

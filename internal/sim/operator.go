@@ -15,16 +15,11 @@ func (w *World) build() {
 	n := newNode(w, "src", 9092)
 	w.src, w.model = n, &model{}
 	n.start()
-	for i := range 2 {
-		id := [16]byte{0xaa, byte(i + 1)}
-		t := msg.CreateTopicsCommandNewTopic{Name: fmt.Sprintf("t%d", i), TopicId: id}
+	for i := range topics {
 		for p := range partitions {
-			t.Assignments = append(t.Assignments, msg.CreateTopicsCommandAssignment{Replicas: []int32{1}})
-			w.model.parts = append(w.model.parts, &part{topic: t.Name, id: id, index: int32(p), at: map[int64]uint64{},
-				where: map[uint64]int64{}, acked: map[int64]bool{}})
+			w.model.parts = append(w.model.parts, &part{topic: fmt.Sprintf("t%d", i), index: int32(p)})
 		}
-		res := n.apply(&msg.CreateTopicsCommand{Topics: []msg.CreateTopicsCommandNewTopic{t}})
-		w.check(res.ErrorCode == 0 && res.Items[0].ErrorCode == 0, "TheWorldWorks", "create: ", res)
+		w.createTopic(i)
 	}
 	n.publish()
 	w.nodes = []*node{n}
@@ -65,6 +60,9 @@ func (w *World) people() {
 // operate is an operator's or a controller's command.
 func (w *World) operate() {
 	p := w.model.parts[w.rnd.IntN(len(w.model.parts))]
+	if p.deleted {
+		return
+	}
 	if x := w.rnd.IntN(10); x < 3 || len(w.mirrors) == 0 {
 		epoch := w.src.latest.TopicByID(p.id).Partitions[p.index].LeaderEpoch
 		w.src.apply(&msg.BumpLeaderEpochsCommand{Partitions: []msg.BumpLeaderEpochsCommandPartition{{TopicId: p.id, Partition: p.index, MinLeaderEpoch: epoch}}})

@@ -18,6 +18,7 @@ type wide struct {
 // that does not exist.
 type wideRequest struct {
 	parts []*part // nil: no such partition
+	gens  []int
 	ids   []uint64
 }
 
@@ -77,6 +78,11 @@ func (c *wide) produce() {
 				w.nextID++
 				v := binary.BigEndian.AppendUint64(nil, w.nextID)
 				q.parts, q.ids = append(q.parts, p), append(q.ids, w.nextID)
+				gen := -1
+				if p != nil {
+					gen = w.generation(p)
+				}
+				q.gens = append(q.gens, gen)
 				b = wire.AppendInt32(b, index)
 				b = wire.AppendBytes(b, wire.BuildBatch(nil, wire.PlainParams(w.wall()), wire.Record{Value: v}), true)
 				b = append(b, 0)
@@ -103,7 +109,7 @@ func (c *wide) answered(body []byte) {
 			continue
 		}
 		w.check(it.Partition == p.index && string(it.Topic()) == p.topic, "AnswersInOrder", "partition ", it.Partition, " where ", p.index, " is due")
-		if it.Err != wire.ErrNone {
+		if it.Err != wire.ErrNone || q.gens[i] != p.gen {
 			continue
 		}
 		w.observe(p, it.BaseOffset, q.ids[i], "an acknowledgement")

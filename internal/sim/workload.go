@@ -14,6 +14,7 @@ type batch struct {
 	bytes   []byte
 	retry   bool // sent before: new ones wait, or it could leave the broker's window
 	offline bool // the directory was known dead when it was sent
+	gen     int  // of the topic, as it was known when this was sent
 }
 
 // producer writes to one partition. With a producer id it resends until it
@@ -33,6 +34,8 @@ type producer struct {
 	// known: the broker has our sequence. One that does not takes any first
 	// sequence, as Kafka does, so until then one batch at a time.
 	known bool
+	gen   int
+	stale bool // heard that the topic is gone
 }
 
 func (c *producer) owed() int { return len(c.flight) + len(c.again) }
@@ -77,6 +80,15 @@ func (c *producer) act() bool {
 		c.drop()
 		c.retreat()
 		return true
+	}
+	if c.gen != c.p.gen { // another topic of the same name: begin as a new producer
+		if c.stale || c.w.calm || c.w.rnd.IntN(20) == 0 {
+			c.gen, c.stale, c.again = c.p.gen, false, nil
+			c.cut(true)
+			c.again = nil
+			return true
+		}
+		return moved
 	}
 	if c.failed && len(c.flight) == 0 {
 		c.retreat()
@@ -125,7 +137,7 @@ func (c *producer) batch() *batch {
 
 func (c *producer) produce(b *batch) {
 	st, _ := c.w.src.eng.Status(c.p.id, c.p.index)
-	b.offline = st.Offline
+	b.offline, b.gen = st.Offline, c.w.generation(c.p)
 	c.w.note("%s-%d acks=%d pid=%d seq=%d sent, again %v", c.p.topic, c.p.index, c.acks, c.pid, b.seq, b.retry)
 	params := wire.ProduceParams{Acks: c.acks, TimeoutMs: []int32{100, produceWaitMS, 20 * produceWaitMS}[c.w.rnd.IntN(3)], Topic: c.p.topic, TopicID: c.p.id, Partition: c.p.index}
 	c.send(wire.KeyProduce, c.version, c.acks != 0, func(o []byte) []byte {
@@ -147,6 +159,13 @@ func (c *producer) answered(a asked, body []byte) {
 	first := c.first
 	c.first = false
 	w.note("%s-%d acks=%d pid=%d seq=%d: %s base %d", c.p.topic, c.p.index, c.acks, c.pid, b.seq, it.Err.Name(), it.BaseOffset)
+	if b.gen != c.p.gen || c.gen != c.p.gen { // which topic this is about nobody can tell
+		c.failed, c.stale = true, true
+		if c.pid >= 0 {
+			c.again = append(c.again, b)
+		}
+		return
+	}
 	switch {
 	case it.Err == wire.ErrNone:
 		c.known = true
@@ -174,6 +193,8 @@ type consumer struct {
 	at      int64
 	offline bool
 	patient bool // waits as long as it takes for one byte
+	gen     int  // of the topic, as it was known when it asked
+	reads   int  // the topic whose offset at is
 }
 
 // owed: a patient one is owed an answer as soon as there is something to read.
@@ -213,7 +234,10 @@ func (c *consumer) act() bool {
 		return moved
 	}
 	st, _ := c.node().eng.Status(c.p.id, c.p.index)
-	c.offline = st.Offline
+	c.offline, c.gen = st.Offline, c.w.generation(c.p)
+	if c.reads != c.p.gen {
+		c.reads, c.at = c.p.gen, 0
+	}
 	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, MaxWaitMs: int32(c.w.rnd.IntN(800)), MinBytes: int32(c.w.rnd.IntN(3000)),
 		MaxBytes: 1 << 20, SessionEpoch: -1}
 	if c.patient = c.w.rnd.IntN(3) == 0; c.patient {
@@ -235,6 +259,13 @@ func (c *consumer) answered(a asked, body []byte) {
 	w.check(err == nil && it.Next(), "AnswersInOrder", "fetch answer: ", err)
 	w.check(it.Partition == c.p.index && (a.version >= 13 && it.TopicID() == c.p.id || a.version < 13 && string(it.Topic()) == c.p.topic),
 		"AnswersInOrder", "the answer to somebody else's fetch: ", string(it.Topic()), it.TopicID(), it.Partition)
+	if c.gen != c.p.gen {
+		return // which topic this is about nobody can tell
+	}
+	if st, _ := c.node().eng.Status(c.p.id, c.p.index); it.Err == wire.ErrOffsetOutOfRange && c.at < st.Start {
+		c.at = st.Start
+		return
+	}
 	if it.Err != wire.ErrNone {
 		// A new leadership may know a lower mark, never a shorter log.
 		w.check(it.Err == wire.ErrNotLeaderOrFollower || it.Err == wire.ErrKafkaStorageError ||

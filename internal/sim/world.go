@@ -29,21 +29,22 @@ func Pick(seed uint64) Config {
 
 // World is everything there is, and the order in which it happens.
 type World struct {
-	Seed    uint64
-	cfg     Config
-	rnd     *rand.Rand
-	mono    int64
-	src     *node
-	dst     *node // nil without a pair
-	nodes   []*node
-	clients []client
-	mirrors []*mirrorModel
-	model   *model
-	trace   []string
-	events  int
-	nextPID int64
-	nextID  uint64
-	calm    bool // no more faults: the run is coming to its end
+	Seed       uint64
+	cfg        Config
+	rnd        *rand.Rand
+	mono       int64
+	src        *node
+	dst        *node // nil without a pair
+	nodes      []*node
+	clients    []client
+	mirrors    []*mirrorModel
+	model      *model
+	trace      []string
+	events     int
+	nextPID    int64
+	nextID     uint64
+	topicsMade int
+	calm       bool // no more faults: the run is coming to its end
 }
 
 // client is someone who speaks to a node. act does one small thing, or returns
@@ -139,6 +140,8 @@ func (w *World) event() {
 		w.operate()
 	case x < 985:
 		n.housekeep()
+	case x < 989:
+		w.administrate()
 	case w.cfg.Faults:
 		w.fault(n)
 	}
@@ -153,6 +156,9 @@ func (n *node) housekeep() {
 	case 1:
 		n.eng.FlushAll()
 	case 2:
+		if n == n.w.src {
+			n.w.mayDrop()
+		}
 		n.eng.Retain()
 	}
 }
@@ -170,6 +176,7 @@ func (w *World) settle() {
 		}
 	}
 	w.releaseAll()
+	w.tidy()
 	deadline := w.mono + patience
 	for range settleTurns {
 		if !w.quietStep() && w.owed() == 0 && w.caughtUp() {
@@ -233,6 +240,7 @@ func (w *World) finish() {
 		}
 	}
 	w.nothingLeaks()
+	w.deletedIsGone(w.src.disk)
 	w.audit(w.src.disk, (*part).wasFlushed)
 }
 
