@@ -135,8 +135,13 @@ func (e *Engine) grow(p *Partition, g segment.Grow) {
 		e.m.growErrors.Add(1)
 		e.o.Log.Error("no room for the log", "topic", p.topic, "partition", p.index, "error", err)
 	}
+	e.noteGrown(p, stalled, err)
+}
+
+// noteGrown lets shards go on with what waits for room in a partition.
+func (e *Engine) noteGrown(p *Partition, shards uint64, err error) {
 	for s := range e.cores {
-		if stalled&(1<<s) != 0 {
+		if shards&(1<<s) != 0 {
 			e.cores[s].inbox.put(note{kind: noteGrown, part: p, err: err})
 		}
 	}

@@ -103,6 +103,8 @@ type Engine struct {
 	slots int32        // given to partitions so far
 	logs  map[segment.LogID]*segment.Log
 	view  *meta.View // the last one applied
+	// sweepFrom: logs of no topic are removed once a View of this index is applied, 0 never. Shard 0's.
+	sweepFrom uint64
 
 	targets        sources
 	answer         atomic.Uint64                    // highest index at which a Register was answered OK
@@ -118,6 +120,8 @@ type Engine struct {
 	stop           chan struct{}
 	names          [maxReactors]atomic.Value // string: what each shard runs on
 	running        sync.WaitGroup
+
+	unlinking sync.Mutex // by retention and by deletion: a name may be the next topic's. Taken before a partition's lock, never by a shard
 
 	inflateHot, inflateCold sync.Mutex // one large inflation at a time, of shards and of cold workers
 }

@@ -3,6 +3,8 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"lockstep/internal/meta"
@@ -70,15 +72,73 @@ func (e *Engine) pickDir() *segment.Dir {
 	return best
 }
 
+// Sweep removes the logs of topics that are gone: a crash, or a directory that
+// had failed, came between a topic and its files, and they would stand in the way
+// of a new topic of that name for ever. The caller vouches that the View at index
+// from knows of every topic this broker has ever had a log of, as that of its own
+// registration in this life does; nothing is removed before it is applied.
+func (e *Engine) Sweep(from uint64) {
+	e.cores[0].inbox.put(note{kind: noteCall, fn: func(*Core) {
+		e.sweepFrom = from
+		e.sweep()
+	}})
+}
+
+func (e *Engine) sweep() {
+	if e.sweepFrom == 0 || e.view.Index() < e.sweepFrom {
+		return
+	}
+	e.sweepFrom = 0
+	gone := map[string][]*segment.Log{}
+	e.mu.RLock()
+	for id, l := range e.logs {
+		if e.view.TopicByID(id.TopicID) == nil {
+			gone[id.Topic] = append(gone[id.Topic], l)
+		}
+	}
+	e.mu.RUnlock()
+	for _, name := range slices.Sorted(maps.Keys(gone)) { // in their order: a simulated run is repeatable
+		logs := gone[name]
+		slices.SortFunc(logs, func(a, b *segment.Log) int { return int(a.ID().Partition - b.ID().Partition) })
+		e.o.Log.Info("files of a topic that was deleted are removed", "topic", name, "partitions", len(logs))
+		e.background(jobGrow, func() { e.deleteLogs(name, logs) })
+	}
+}
+
+// removal is a deleted topic on shard 0: its files go when no write, step or
+// flush of them is under way.
+type removal struct {
+	timer
+	name  string
+	parts []*Partition
+}
+
+func (t *removal) expired(c *Core) {
+	var logs []*segment.Log
+	for _, p := range t.parts {
+		p.lock()
+		quiet := p.log.Leave()
+		p.unlock()
+		if quiet {
+			logs = append(logs, p.log)
+		}
+	}
+	if len(logs) < len(t.parts) {
+		c.timers.arm(&t.timer, c.now+1e6)
+		return
+	}
+	c.eng.background(jobGrow, func() { c.eng.deleteLogs(t.name, logs) })
+}
+
 // deleteLogs unlinks the files of deleted partitions of a topic.
-func (e *Engine) deleteLogs(name string, parts []*Partition) {
+func (e *Engine) deleteLogs(name string, old []*segment.Log) {
 	logs := map[*segment.Dir][]*segment.Log{}
 	e.mu.Lock()
-	for _, p := range parts {
-		id := p.log.ID()
+	for _, l := range old {
+		id := l.ID()
 		delete(e.logs, id)
 		delete(e.marks, id.TopicPartition())
-		logs[p.log.Dir()] = append(logs[p.log.Dir()], p.log)
+		logs[l.Dir()] = append(logs[l.Dir()], l)
 	}
 	var live []*Partition
 	for _, p := range e.parts {
@@ -88,6 +148,8 @@ func (e *Engine) deleteLogs(name string, parts []*Partition) {
 	}
 	e.parts = live
 	e.mu.Unlock()
+	e.unlinking.Lock()
+	defer e.unlinking.Unlock()
 	for _, d := range e.o.Dirs { // in their order: a simulated run is repeatable
 		if len(logs[d]) == 0 {
 			continue
@@ -157,6 +219,7 @@ func (e *Engine) Retain() {
 	now := e.wall()
 	for _, p := range parts {
 		r := p.role.Load()
+		e.unlinking.Lock()
 		p.lock()
 		p.log.Producers().Expire(now, r.settings.ProducerExpiryMS)
 		var d segment.Dropped
@@ -167,7 +230,9 @@ func (e *Engine) Retain() {
 			e.follow(p)
 		}
 		p.unlock()
-		if err := d.Do(); err != nil {
+		err := d.Do()
+		e.unlinking.Unlock()
+		if err != nil {
 			e.o.Log.Warn("segment could not be removed", "topic", p.topic, "partition", p.index, "error", err)
 		}
 	}

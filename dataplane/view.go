@@ -49,6 +49,7 @@ func applyView(c *Core) {
 	e.mu.Unlock()
 	e.spread(c, d)
 	e.assignSources()
+	e.sweep()
 }
 
 // spread brings all directories up to a delta: ours now, the other shards' when
@@ -145,15 +146,16 @@ func (e *Engine) addPartition(t *meta.Topic, index int32, settings TopicSettings
 
 // removeTopic ends the partitions of a topic that is gone, then the files go.
 func (e *Engine) removeTopic(c *Core, t *topic) {
-	var parts []*Partition
+	gone := &removal{name: t.name}
 	for _, p := range t.parts {
 		if p != nil {
 			e.removePartition(c, p)
-			parts = append(parts, p)
+			gone.parts = append(gone.parts, p)
 		}
 	}
-	if len(parts) > 0 {
-		e.background(jobGrow, func() { e.deleteLogs(t.name, parts) })
+	if len(gone.parts) > 0 {
+		gone.owner = gone
+		gone.expired(c)
 	}
 }
 
@@ -165,8 +167,11 @@ func (e *Engine) removePartition(c *Core, p *Partition) {
 	p.role.Store(&r)
 	p.trouble.Store(true)
 	mask := p.high.Interest() | p.end.Interest()
+	stalled := p.stalled
+	p.stalled = 0
 	p.unlock()
 	c.wake(p, mask)
+	e.noteGrown(p, stalled, nil)
 }
 
 // applyPartition changes one partition's role and gate. It returns the shards

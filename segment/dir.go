@@ -316,7 +316,7 @@ func (d *Dir) forget(l *Log) {
 }
 
 // Delete closes logs and removes their files: the directories get names no
-// partition has and then go. Nobody may append any more. Readers keep what
+// partition has and then go. Log.Leave has said yes for all of them. Readers keep what
 // they pinned. The disk is waited for a few times, however many logs there are.
 func (d *Dir) Delete(logs ...*Log) error {
 	if err := d.Failed(); err != nil {

@@ -70,6 +70,7 @@ type Log struct {
 	cleaned      atomic.Int64 // compacted below this
 	closed       atomic.Bool
 	stopCleaning atomic.Bool
+	leaving      atomic.Bool                // its topic is gone: no step begins any more
 	clean        bool                       // as a clean close left it, when it was opened
 	segs         atomic.Pointer[[]*segment] // by base offset; a list is never changed, only replaced
 	epochs       epochs
@@ -145,10 +146,19 @@ func (l *Log) err() error {
 	if l.failed.Load() != nil {
 		return ErrDirFailed
 	}
-	if l.closed.Load() {
+	if l.leaving.Load() || l.closed.Load() {
 		return ErrClosed
 	}
 	return nil
+}
+
+// Leave begins the end of a log whose topic is gone: from now on every plan and
+// read is refused. It tells whether nothing is under way, and so whether Dir.Delete
+// may have it: a step that is would go on by name in the directory of the next
+// topic of that name, a write in whatever file gets its descriptor. [L]
+func (l *Log) Leave() bool {
+	l.leaving.Store(true)
+	return l.idle() && !l.growing && !l.truncating && !l.flushing
 }
 
 // idle tells that no append is under way.

@@ -326,6 +326,7 @@ func (b *broker) join(ctx context.Context) error {
 			return err
 		}
 	}
+	b.engine.Sweep(uint64(b.epoch))
 	return nil
 }
 

@@ -88,7 +88,7 @@ func (w *World) laws() {
 		w.check(st.End >= p.end && st.Durable <= st.End, "MonotonicWatermark", p.topic, p.index, ": end ", p.end, " then ", st.End)
 		p.owes = p.owes || !st.DurableAck && st.High > st.Durable
 		p.owes = p.owes && st.High > st.Durable // until what was acknowledged from the page cache is flushed
-		w.check(!st.DurableAck || p.owes || st.High <= st.Durable, "MonotonicWatermark", p.topic, p.index, ": mark ", st.High, " above what is durable ", st.Durable)
+		w.check(!st.DurableAck || p.owes || st.High <= max(st.Durable, st.Start), "MonotonicWatermark", p.topic, p.index, ": mark ", st.High, " above what is durable ", st.Durable)
 		w.check(st.Start >= p.start && st.Start <= p.mayStart, "LogStartIsAllowed", p.topic, p.index, ": start ", p.start, " then ", st.Start, ", allowed ", p.mayStart)
 		p.start = st.Start
 		p.high, p.end, p.flushed = st.High, st.End, max(p.flushed, st.Durable)

@@ -93,6 +93,7 @@ func (n *node) start() {
 	n.apply(&msg.UnfenceBrokerCommand{BrokerId: 1, BrokerEpoch: reg.Number})
 	n.view = n.latest
 	n.eng.ViewChanged()
+	n.eng.Sweep(n.latest.Index())
 	n.eng.ListenOn(math.MaxInt32) // no descriptor of ours
 }
 

@@ -194,7 +194,8 @@ type consumer struct {
 	offline bool
 	patient bool // waits as long as it takes for one byte
 	gen     int  // of the topic, as it was known when it asked
-	reads   int  // the topic whose offset at is
+	id      [16]byte
+	reads   int // the topic whose offset at is
 }
 
 // owed: a patient one is owed an answer as soon as there is something to read.
@@ -234,7 +235,7 @@ func (c *consumer) act() bool {
 		return moved
 	}
 	st, _ := c.node().eng.Status(c.p.id, c.p.index)
-	c.offline, c.gen = st.Offline, c.w.generation(c.p)
+	c.offline, c.gen, c.id = st.Offline, c.w.generation(c.p), c.p.id
 	if c.reads != c.p.gen {
 		c.reads, c.at = c.p.gen, 0
 	}
@@ -257,7 +258,7 @@ func (c *consumer) answered(a asked, body []byte) {
 	err := res.Parse(a.version, body)
 	it := res.Partitions()
 	w.check(err == nil && it.Next(), "AnswersInOrder", "fetch answer: ", err)
-	w.check(it.Partition == c.p.index && (a.version >= 13 && it.TopicID() == c.p.id || a.version < 13 && string(it.Topic()) == c.p.topic),
+	w.check(it.Partition == c.p.index && (a.version >= 13 && it.TopicID() == c.id || a.version < 13 && string(it.Topic()) == c.p.topic),
 		"AnswersInOrder", "the answer to somebody else's fetch: ", string(it.Topic()), it.TopicID(), it.Partition)
 	if c.gen != c.p.gen {
 		return // which topic this is about nobody can tell
