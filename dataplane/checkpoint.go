@@ -16,6 +16,8 @@ type checkpoints struct {
 // changed since it last did: a node with 100,000 partitions is mostly idle. One
 // caller at a time.
 func (e *Engine) Checkpoint() error {
+	e.unlinking.Lock() // what is collected here must not be written after its topic's files went
+	defer e.unlinking.Unlock()
 	e.mu.RLock()
 	parts := e.parts
 	e.mu.RUnlock()

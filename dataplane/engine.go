@@ -121,7 +121,7 @@ type Engine struct {
 	names          [maxReactors]atomic.Value // string: what each shard runs on
 	running        sync.WaitGroup
 
-	unlinking sync.Mutex // by retention and by deletion: a name may be the next topic's. Taken before a partition's lock, never by a shard
+	unlinking sync.Mutex // of files by retention and by deletion, and checkpoints: a name may be the next topic's. Taken before a partition's lock, never by a shard
 
 	inflateHot, inflateCold sync.Mutex // one large inflation at a time, of shards and of cold workers
 }

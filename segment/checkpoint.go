@@ -94,7 +94,9 @@ func (d *Dir) lowerRecoveryPoint(p TopicPartition) error {
 	return d.writeRecoveryPoints(copyOf(points))
 }
 
-// dropPoints forgets deleted partitions, whose names may come back.
+// dropPoints forgets deleted partitions in all checkpoints: their names may come
+// back, and offsets of the old log would then hide records of the new one, or show
+// consumers what its mirrors do not have.
 func (d *Dir) dropPoints(logs []*Log) error {
 	d.files.Lock()
 	defer d.files.Unlock()
@@ -105,10 +107,25 @@ func (d *Dir) dropPoints(logs []*Log) error {
 		delete(points, l.id.TopicPartition())
 	}
 	d.mu.Unlock()
-	if len(points) == had {
-		return nil
+	if len(points) < had {
+		if err := d.writeRecoveryPoints(points); err != nil {
+			return err
+		}
 	}
-	return d.writeRecoveryPoints(points)
+	for _, name := range []string{LogStartCheckpoint, HighWatermarkCheckpoint} {
+		m, err := d.ReadCheckpoint(name)
+		had := len(m)
+		for _, l := range logs {
+			delete(m, l.id.TopicPartition())
+		}
+		if err == nil && len(m) < had {
+			err = d.fs.Meta().WriteFile(filepath.Join(d.path, name), encodeCheckpoint(m))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func copyOf(m map[TopicPartition]int64) map[TopicPartition]int64 {

@@ -158,7 +158,8 @@ func (l *Log) err() error {
 // topic of that name, a write in whatever file gets its descriptor. [L]
 func (l *Log) Leave() bool {
 	l.leaving.Store(true)
-	return l.idle() && !l.growing && !l.truncating && !l.flushing
+	l.stopCleaning.Store(true)
+	return l.idle() && !l.growing && !l.truncating && !l.flushing && !l.cleaning
 }
 
 // idle tells that no append is under way.

@@ -201,8 +201,12 @@ func (r *recovery) load() error {
 }
 
 // usable tells whether a snapshot at off may stand for the batches below it:
-// they must be durable, or the walk may find that they are gone.
+// they must be durable, or the walk may find that they are gone. Where retention
+// has taken all of them nothing else tells of their producers.
 func (r *recovery) usable(off int64) bool {
+	if off <= r.found[0].seg.base {
+		return true
+	}
 	last := r.found[len(r.found)-1]
 	return off <= r.point || (r.l.clean && last.trusted && off == last.c.end)
 }
