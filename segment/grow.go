@@ -24,6 +24,7 @@ type Grow struct {
 	limit    int64
 	interval int32
 	first    bool // the partition's directory is to be made
+	there    bool // ... and was
 	sealed   content
 	snapshot []byte
 	made     *segment
@@ -89,6 +90,7 @@ func (g *Grow) Do() {
 		if g.err = g.log.makeDir(); g.err != nil {
 			return
 		}
+		g.there = true
 	}
 	g.made, g.err = g.log.createSegment(g.base, g.limit, g.bytes, g.interval)
 	if g.err == nil && g.seg != nil {
@@ -149,9 +151,7 @@ func (l *Log) Grown(g Grow) error {
 		invariant.Check(false, "PlanDoApply", l.path)
 	}
 	l.growing = false
-	if g.first && (g.err == nil || g.made != nil) {
-		l.exists = true
-	}
+	l.exists = l.exists || g.there // also when the disk had no room for the file
 	if g.err != nil {
 		if !temporary(g.err) {
 			l.dir.Fail(g.err)

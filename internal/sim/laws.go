@@ -36,7 +36,8 @@ type part struct {
 	deleted  bool
 	start    int64 // in this life of the source
 	mayStart int64 // what operators and retention allow
-	owes     bool  // flush.ack was appended
+	appended bool  // flush.ack was appended once
+	owes     bool  // ... and something acknowledged then is not flushed yet
 	retained bool  // retention was ever configured
 }
 
@@ -83,9 +84,11 @@ func (w *World) laws() {
 		}
 		if p.life != n.life {
 			p.life, p.high, p.end, p.start = n.life, 0, 0, 0
+			p.owes = p.appended // the mark of a checkpoint may be of that time
 		}
 		w.check(st.High >= p.high && st.High <= st.End, "MonotonicWatermark", p.topic, p.index, ": ", p.high, " then ", st.High, ", end ", st.End)
 		w.check(st.End >= p.end && st.Durable <= st.End, "MonotonicWatermark", p.topic, p.index, ": end ", p.end, " then ", st.End)
+		p.appended = p.appended || !st.DurableAck
 		p.owes = p.owes || !st.DurableAck && st.High > st.Durable
 		p.owes = p.owes && st.High > st.Durable // until what was acknowledged from the page cache is flushed
 		w.check(!st.DurableAck || p.owes || st.High <= max(st.Durable, st.Start), "MonotonicWatermark", p.topic, p.index, ": mark ", st.High, " above what is durable ", st.Durable)

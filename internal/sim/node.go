@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"log/slog"
 	"math"
 	"net/netip"
@@ -42,6 +43,13 @@ func newNode(w *World, name string, port uint16) *node {
 	return n
 }
 
+// Write puts a line of the broker's log among the events.
+func (n *node) Write(line []byte) (int, error) {
+	_, text, _ := bytes.Cut(bytes.TrimSpace(line), []byte("level=")) // its time is not ours
+	n.w.note("%s says %s", n.name, text)
+	return len(line), nil
+}
+
 // View implements dataplane.Views.
 func (n *node) View() *meta.View { return n.view }
 
@@ -80,7 +88,7 @@ func (n *node) start() {
 	n.dir = dir
 	n.eng, err = dataplane.New(dataplane.Options{NodeID: 1, Reactors: w.cfg.Reactors, MaxRequestBytes: requestBytes,
 		FrameMemory: frameMemory, FetchMaxBytes: 256 << 10, Unstable: true, Dirs: []*segment.Dir{dir}, Settings: n.settings,
-		Views: n, Cold: n, Clock: w, Memory: heap{}, Log: slog.New(slog.DiscardHandler), Background: n.background})
+		Views: n, Cold: n, Clock: w, Memory: heap{}, Log: slog.New(slog.NewTextHandler(n, nil)), Background: n.background})
 	w.must(err)
 	for _, c := range n.eng.Cores() {
 		k := &kernel{n: n, core: c, awake: true}
