@@ -94,7 +94,7 @@ func TestTruncationVoidsReports(t *testing.T) {
 	p.regate(p.role.Load())
 	want(t, "a report", c.buildReport(p, p.role.Load()), true)
 	want(t, "says", c.lanes.reports[0].Replicas[0].Offset, 5)
-	p.clamp(2)
+	p.clamp(2, false)
 	want(t, "a report of the log before", c.buildReport(p, p.role.Load()), false)
 	p.down.alignedEpoch = 4
 	c.lanes.reports = c.lanes.reports[:0]

@@ -264,6 +264,15 @@ func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start i
 		return false
 	}
 	left, stalled := c.queueMirrored(p, r, whole, f)
+	if base, ok := beginsInside(p, left); ok {
+		// The source's log begins inside a batch, and ours, empty, where its does.
+		// Only the whole batch can be had: start anew where it begins, then take it.
+		f.hold()
+		s.state, s.rest, s.frame, s.cutAt, s.full = sessionTruncating, left, f, base, true
+		p.unlock()
+		c.cutLog(s)
+		return false
+	}
 	if all = !stalled && len(left)+len(rest) == 0; all {
 		s.lane.cursorMoved(p)
 	}
@@ -349,6 +358,16 @@ type unowned struct{}
 
 // Release does nothing.
 func (unowned) Release() {}
+
+// beginsInside tells whether our log is empty and begins inside the first of the
+// batches that are left, and where that one begins. [L]
+func beginsInside(p *Partition, left []byte) (base int64, ok bool) {
+	b, _, whole := wire.NextBatch(left)
+	if !whole || p.log.Start() != p.log.NextOffset() {
+		return 0, false
+	}
+	return b.BaseOffset(), b.BaseOffset() < p.log.Start()
+}
 
 // roomFor goes on with a partition whose log has grown.
 func (x *lanes) roomFor(c *Core, p *Partition) {

@@ -11,6 +11,7 @@ import (
 func (c *Core) cutLog(s *session) {
 	p := s.p
 	p.lock()
+	empty := p.log.Start() == p.log.NextOffset()
 	var t segment.Truncation
 	var err error
 	if s.full {
@@ -34,7 +35,7 @@ func (c *Core) cutLog(s *session) {
 		err := p.log.Truncated(t)
 		lost := int64(0)
 		if err == nil {
-			lost = p.clamp(t.End())
+			lost = p.clamp(t.End(), empty)
 		}
 		p.unlock()
 		if lost > 0 {
@@ -45,14 +46,17 @@ func (c *Core) cutLog(s *session) {
 	})
 }
 
-// clamp follows a truncation in everything that names an offset (R1, R26). [L]
-func (p *Partition) clamp(to int64) (lost int64) {
+// clamp follows a truncation in everything that names an offset (R1, R26). Of a
+// log that was empty nothing is lost. [L]
+func (p *Partition) clamp(to int64, empty bool) (lost int64) {
 	d := p.down
 	f := watermark.Following{Mark: p.high.Load(), Followers: p.local.ISR}
 	if d != nil {
 		f.Tracked, f.LEOAtElection, f.Reported = max(d.tracked, 0), d.leoAtElection, d.reportedLEO
 	}
-	f, lost = watermark.Truncated(f, to)
+	if f, lost = watermark.Truncated(f, to); empty {
+		lost = 0
+	}
 	p.high.Reset(f.Mark)
 	p.end.Reset(min(p.end.Load(), to))
 	if d != nil {
@@ -73,6 +77,11 @@ func (c *Core) truncated(s *session, err error) {
 		return
 	}
 	s.state = sessionReady
+	if s.frame != nil { // records that did not fit where the log ended
+		s.state = sessionStalled
+		c.lanes.roomFor(c, s.p)
+		return
+	}
 	c.wantLane(s.lane)
 }
 

@@ -34,7 +34,6 @@ type part struct {
 	gen      int              // topics of this name before this one
 	created  uint64           // index of the View that has it
 	deleted  bool
-	start    int64 // in this life of the source
 	mayStart int64 // what operators and retention allow
 	appended bool  // flush.ack was appended once
 	owes     bool  // ... and something acknowledged then is not flushed yet
@@ -43,8 +42,8 @@ type part struct {
 
 // seen is where a broker's marks were when they were last looked at.
 type seen struct {
-	high, end int64
-	life      int
+	high, end, start int64
+	life             int
 }
 
 // observe notes that a record lies at an offset, as told by an answer, a read
@@ -214,10 +213,10 @@ func (w *World) caughtUp() bool {
 func (w *World) where() (s string) {
 	for _, p := range w.model.parts {
 		st, ok := w.src.eng.Status(p.id, p.index)
-		s += fmt.Sprintf(" %s-%d %v high %d end %d durable %d %s leader %v;", p.topic, p.index, ok, st.High, st.End, st.Durable, st.Frozen, st.Leader)
+		s += fmt.Sprintf(" %s-%d %v start %d high %d end %d durable %d %s leader %v;", p.topic, p.index, ok, st.Start, st.High, st.End, st.Durable, st.Frozen, st.Leader)
 		if w.dst != nil {
 			c, _ := w.dst.eng.Status(p.id, p.index)
-			s += fmt.Sprintf(" copy high %d end %d durable %d %+v;", c.High, c.End, c.Durable, c.Mirror)
+			s += fmt.Sprintf(" copy start %d high %d end %d durable %d %+v;", c.Start, c.High, c.End, c.Durable, c.Mirror)
 		}
 	}
 	return s
