@@ -16,17 +16,11 @@ import (
 func (e *Engine) Open(settings segment.Config, progress func(done, total int, stats segment.RecoveryStats)) error {
 	e.marks = map[segment.TopicPartition]int64{}
 	for _, d := range e.o.Dirs {
-		marks, err := d.ReadCheckpoint(segment.HighWatermarkCheckpoint)
-		if err != nil {
-			return fmt.Errorf("high watermark checkpoint of %s: %w", d.Path(), err)
-		}
-		for tp, v := range marks {
-			e.marks[tp] = v
-		}
 		clean, err := d.ReadCheckpoint(segment.CleanerCheckpoint)
 		if err != nil {
 			return fmt.Errorf("cleaner checkpoint of %s: %w", d.Path(), err)
 		}
+		ends := map[segment.TopicPartition]int64{}
 		ids, err := d.Scan()
 		if err != nil {
 			return fmt.Errorf("log directory %s: %w", d.Path(), err)
@@ -43,8 +37,9 @@ func (e *Engine) Open(settings segment.Config, progress func(done, total int, st
 			if err != nil {
 				return fmt.Errorf("recover %s-%d: %w", id.Topic, id.Partition, err)
 			}
-			l.SetCleaned(clean[id.TopicPartition()])
+			l.SetCleaned(min(clean[id.TopicPartition()], l.End()))
 			e.logs[id] = l
+			ends[id.TopicPartition()] = l.End()
 			if awake = append(awake, l); d.Crowded(false) {
 				if err := e.restOpened(d, awake); err != nil {
 					return fmt.Errorf("log directory %s: %w", d.Path(), err)
@@ -53,8 +48,36 @@ func (e *Engine) Open(settings segment.Config, progress func(done, total int, st
 			}
 			progress(i+1, len(ids), stats)
 		}
+		if _, err = lower(d, segment.LogStartCheckpoint, ends); err != nil {
+			return err
+		}
+		marks, err := lower(d, segment.HighWatermarkCheckpoint, ends)
+		if err != nil {
+			return err
+		}
+		maps.Copy(e.marks, marks)
 	}
 	return nil
+}
+
+// lower brings the offsets of a checkpoint down to the log ends: what a crash took
+// away will be written again, and the next crash must not take the old offset for
+// that.
+func lower(d *segment.Dir, name string, ends map[segment.TopicPartition]int64) (map[segment.TopicPartition]int64, error) {
+	m, err := d.ReadCheckpoint(name)
+	if err != nil {
+		return nil, fmt.Errorf("log directory %s: %w", d.Path(), err)
+	}
+	changed := false
+	for tp, end := range ends {
+		if v, ok := m[tp]; ok && v > end {
+			m[tp], changed = end, true
+		}
+	}
+	if changed {
+		err = d.WriteCheckpoint(name, m)
+	}
+	return m, err
 }
 
 // checkpointed is the high watermark the last run left. [mu]
