@@ -114,7 +114,7 @@ func (e *epochs) truncateStart(start int64) {
 	for i+1 < len(s) && s[i+1].Start <= start {
 		i++
 	}
-	if len(s) == 0 || s[i].Start >= start {
+	if len(s) == 0 || i == 0 && s[0].Start >= start {
 		return
 	}
 	keep := append([]EpochStart(nil), s[i:]...)
