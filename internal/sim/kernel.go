@@ -12,7 +12,12 @@ type stream struct {
 	buf  []byte
 	eof  bool // the writer is done
 	dead bool // reset, or the reader is gone
+
+	until int64 // nothing arrives before
 }
+
+// silent tells that nothing arrives, not even the end.
+func (s *stream) silent(w *World) bool { return w.mono < s.until && !w.calm }
 
 // end is one side of a connection.
 type end struct {
@@ -153,6 +158,8 @@ func (k *kernel) try(p *pending) (ioring.Event, bool) {
 func (k *kernel) recv(p *pending, ev *ioring.Event) bool {
 	s := p.e.rx
 	switch {
+	case s.silent(k.n.w):
+		return false
 	case s.dead:
 		ev.Res = -int32(syscall.ECONNRESET)
 	case len(s.buf) > 0:
@@ -172,6 +179,9 @@ func (k *kernel) recv(p *pending, ev *ioring.Event) bool {
 
 func (k *kernel) recvInto(p *pending, ev *ioring.Event) bool {
 	s := p.e.rx
+	if s.silent(k.n.w) {
+		return false
+	}
 	n := copy(p.op.Bytes[p.got:], s.buf)
 	s.buf = s.buf[n:]
 	p.got += n

@@ -65,7 +65,7 @@ func (w *World) observe(p *part, offset int64, id uint64, by string) {
 func (w *World) ids(records []byte, fn func(offset int64, id uint64, epoch int32)) {
 	for b, rest, ok := wire.NextBatch(records); ok; b, rest, ok = wire.NextBatch(rest) {
 		w.check(b.CheckCRC(), "PrefixEqualBelowWatermark", "a batch at ", b.BaseOffset(), " has a wrong checksum")
-		for it := wire.Records(b.Payload()); it.Next(); {
+		for it := wire.Records(w.plain(b)); it.Next(); {
 			r := it.Record()
 			w.check(len(r.Value) >= 8, "PrefixEqualBelowWatermark", "not a record of ours at ", b.BaseOffset())
 			fn(b.BaseOffset()+int64(r.OffsetDelta), binary.BigEndian.Uint64(r.Value), b.PartitionLeaderEpoch())

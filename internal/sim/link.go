@@ -54,7 +54,8 @@ func (l *link) drop() {
 
 // dead tells whether the other side is gone and all it said is read.
 func (l *link) dead() bool {
-	return l.e.rx.dead || l.e.tx.dead || l.e.rx.eof && len(l.e.rx.buf) == 0
+	rx := l.e.rx
+	return l.e.tx.dead || !rx.silent(l.w) && (rx.dead || rx.eof && len(rx.buf) == 0)
 }
 
 // send puts a request on its way.
@@ -87,7 +88,7 @@ func (l *link) pump() bool {
 	if l.w.rnd.IntN(200) == 0 {
 		l.lazy = 50
 	}
-	if rx := l.e.rx; len(rx.buf) > 0 {
+	if rx := l.e.rx; len(rx.buf) > 0 && !rx.silent(l.w) {
 		n := l.w.some(len(rx.buf))
 		l.in = append(l.in, rx.buf[:n]...)
 		rx.buf = rx.buf[n:]

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"lockstep/dataplane"
+	"lockstep/internal/compress"
 	"lockstep/internal/meta"
 	"lockstep/internal/msg"
 	"lockstep/segment"
@@ -87,7 +88,7 @@ func (n *node) start() {
 	w.must(err)
 	n.dir = dir
 	n.eng, err = dataplane.New(dataplane.Options{NodeID: 1, Reactors: w.cfg.Reactors, MaxRequestBytes: requestBytes,
-		FrameMemory: frameMemory, FetchMaxBytes: 256 << 10, Unstable: true, Dirs: []*segment.Dir{dir}, Settings: n.settings,
+		FrameMemory: frameMemory, FetchMaxBytes: 256 << 10, Unstable: true, Dirs: []*segment.Dir{dir}, Settings: n.settings, Inflate: compress.Inflate,
 		Views: n, Cold: n, Clock: w, Memory: heap{}, Log: slog.New(slog.NewTextHandler(n, nil)), Background: n.background})
 	w.must(err)
 	for _, c := range n.eng.Cores() {

@@ -46,7 +46,7 @@ func (w *World) people() {
 	for _, p := range w.model.parts {
 		w.clients = append(w.clients, &consumer{link: link{w: w}, p: p, version: []int16{4, 7, 11, 12, 13, 18, 20}[w.rnd.IntN(7)]})
 	}
-	w.clients = append(w.clients, &talker{link: link{w: w}, p: at()}, &wide{link: link{w: w}, acks: -1}, &wide{link: link{w: w}, acks: 1})
+	w.clients = append(w.clients, &talker{link: link{w: w}, p: at()}, &browser{link: link{w: w}}, &wide{link: link{w: w}, acks: -1}, &wide{link: link{w: w}, acks: 1})
 	for i := range w.cfg.Mirrors {
 		m := &mirrorModel{w: w, name: fmt.Sprintf("m%d", i), cluster: fmt.Sprintf("dst%d", i), data: link{w: w}, report: link{w: w}, said: map[claim]int64{}}
 		for _, p := range w.model.parts {
@@ -97,6 +97,10 @@ func (w *World) fault(n *node) {
 		return
 	}
 	switch x := w.rnd.IntN(100); {
+	case x < 15:
+		if len(n.fds) > 0 {
+			w.silence(n)
+		}
 	case x < 45:
 		if len(n.fds) > 0 {
 			w.note("a connection of %s is reset", n.name)
@@ -128,6 +132,17 @@ func (w *World) anyOf(n *node) *end {
 			return e
 		}
 	}
+}
+
+// silence lets nothing through in one direction of a connection for a while.
+func (w *World) silence(n *node) {
+	e := w.anyOf(n)
+	s := e.rx
+	if w.rnd.IntN(2) == 0 {
+		s = e.tx
+	}
+	s.until = w.mono + w.rnd.Int64N([]int64{50e6, 5e9, 50e9}[w.rnd.IntN(3)])
+	w.note("a connection of %s is silent one way until %.6f", n.name, float64(s.until)/1e9)
 }
 
 // breakDisk lets one write or flush of a log fail.

@@ -132,6 +132,9 @@ func (c *producer) batch() *batch {
 		c.seq += int32(len(recs))
 	}
 	b.bytes = wire.BuildBatch(nil, params, recs...)
+	if w.rnd.IntN(8) == 0 {
+		b.bytes = w.pack(b.bytes)
+	}
 	return b
 }
 
@@ -338,7 +341,7 @@ func (c *talker) say() {
 		c.send(wire.KeyApiVersions, int16(c.w.rnd.IntN(3)), true, func(b []byte) []byte { return b })
 	case x < 60:
 		c.send(wire.KeyMetadata, 4, true, func(b []byte) []byte { return wire.AppendInt32(b, -1) })
-	case x < 95:
+	case x < 85:
 		at := []int64{-1, -2, -3, c.w.wall() - 1000}[c.w.rnd.IntN(4)]
 		c.send(wire.KeyListOffsets, 1, true, func(b []byte) []byte {
 			b = wire.AppendInt32(b, -1)
@@ -348,7 +351,13 @@ func (c *talker) say() {
 			b = wire.AppendInt32(b, c.p.index)
 			return wire.AppendInt64(b, at)
 		})
-	case x < 97:
+	case x < 96:
+		c.bad = true
+		frame, key, version := c.w.garbage(c.p, c.corr+1)
+		c.corr++
+		c.out = append(c.out, frame...)
+		c.wait = append(c.wait, asked{c.corr, key, version})
+	case x < 98:
 		c.bad = true
 		c.out = append(c.out, 0x7f, 0xff, 0xff, 0xff, 1, 2, 3)
 	default:
