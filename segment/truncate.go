@@ -16,6 +16,8 @@ type Truncation struct {
 	noop   bool
 	to     int64      // the new end offset
 	full   bool       // nothing stays: the log starts again at to
+	first  bool       // the partition's directory is to be made
+	there  bool       // ... and was
 	keep   []*segment // whole segments that stay
 	cut    *segment   // the segment to be sealed shorter, if to lies inside one
 	at     border     // where it is cut
@@ -82,7 +84,7 @@ func (l *Log) RestartPlan(at int64) (Truncation, error) {
 	if at < 0 {
 		return Truncation{}, fmt.Errorf("%w: restart at %d", ErrOffsetOutOfRange, at)
 	}
-	t := Truncation{log: l, to: at, full: true, remove: l.list(), limit: l.nextLimit(), step: l.cfg.IndexIntervalBytes}
+	t := Truncation{log: l, to: at, full: true, first: !l.exists, remove: l.list(), limit: l.nextLimit(), step: l.cfg.IndexIntervalBytes}
 	return l.beginTruncation(t), nil
 }
 
@@ -128,12 +130,18 @@ func (l *Log) beginTruncation(t Truncation) Truncation {
 // recovery point, is a torn tail to recovery.
 func (t *Truncation) Do() {
 	l := t.log
-	if t.noop || !l.existsOnDisk(t) {
+	if t.noop || !t.full && !l.existsOnDisk(t) {
 		t.producers = newProducers()
 		return
 	}
 	if t.err = l.dir.lowerRecoveryPoint(l.id.TopicPartition()); t.err != nil {
 		return
+	}
+	if t.first { // where it starts must be on disk before it can be said to be durable
+		if t.err = l.makeDir(); t.err != nil {
+			return
+		}
+		t.there = true
 	}
 	if t.full {
 		t.err = t.removeAll()
@@ -261,6 +269,7 @@ func (l *Log) Truncated(t Truncation) error {
 		invariant.Check(false, "PlanDoApply", l.path)
 	}
 	l.truncating = false
+	l.exists = l.exists || t.there
 	if t.err != nil {
 		if t.made != nil {
 			t.made.retire()
@@ -268,7 +277,7 @@ func (l *Log) Truncated(t Truncation) error {
 		for _, s := range t.remove {
 			s.retired.Store(false)
 		}
-		if t.made != nil || t.full || !temporary(t.err) {
+		if t.made != nil || len(t.remove) > 0 && t.full || !temporary(t.err) {
 			l.dir.Fail(t.err) // half done: memory and disk no longer agree
 		}
 		return t.err
