@@ -6,7 +6,7 @@ import (
 
 // power tells whether a crash takes the power, too. With a pair of clusters the
 // source's only if what is acknowledged is durable: else the two may rightly
-// differ, and an operator must fail over (failover.go).
+// differ, and an operator must fail over, see failover.
 func (w *World) power(n *node) bool {
 	return w.rnd.IntN(2) == 0 && (w.cfg.Durable || !w.cfg.Pair || n != w.src)
 }
@@ -158,6 +158,7 @@ func (p *part) forget(end int64) (lost bool) {
 		}
 	}
 	p.end, p.mayStart = min(p.end, end), min(p.mayStart, end)
+	p.safe = min(p.safe, end)
 	p.gated, p.held, p.flushed = min(p.gated, end), min(p.copy.end, end), min(p.flushed, end)
 	return lost
 }

@@ -31,6 +31,7 @@ type part struct {
 	copy     seen             // at the second broker
 	held     int64            // the longest log there since the source's life began
 	flushed  int64            // the broker has said that everything below is durable
+	safe     int64            // the source's mark has passed it while the second broker was registered and had all below
 	gen      int              // topics of this name before this one
 	created  uint64           // index of the View that has it
 	deleted  bool
@@ -125,6 +126,7 @@ func (w *World) gate(p *part, st status.Partition) {
 		said := int64(0)
 		if reg.Mirror == pairName {
 			said = p.held
+			p.safe = max(p.safe, min(high, p.copy.end))
 		}
 		for _, m := range w.mirrors {
 			if m.name == reg.Mirror && m.cluster == reg.ClusterID {

@@ -16,6 +16,7 @@ type Config struct {
 	Durable  bool // flush.ack
 	Mirrors  int  // played by models
 	Pair     bool // and one by a second broker
+	Failover bool // the source's site is lost at the end
 	Faults   bool // disk, network, crashes
 	Events   int
 	Whole    bool // keep the whole trace
@@ -24,7 +25,8 @@ type Config struct {
 // Pick draws a shape.
 func Pick(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 7))
-	return Config{Reactors: []int{1, 3}[r.IntN(2)], Durable: r.IntN(3) == 0, Mirrors: r.IntN(3), Faults: r.IntN(3) > 0, Pair: r.IntN(2) == 0, Events: 4000}
+	return Config{Reactors: []int{1, 3}[r.IntN(2)], Durable: r.IntN(3) == 0, Mirrors: r.IntN(3), Faults: r.IntN(3) > 0, Pair: r.IntN(2) == 0, Events: 4000,
+		Failover: r.IntN(3) == 0}
 }
 
 // World is everything there is, and the order in which it happens.
@@ -45,6 +47,7 @@ type World struct {
 	nextID     uint64
 	topicsMade int
 	calm       bool // no more faults: the run is coming to its end
+	failed     bool // the second site is on its own
 }
 
 // client is someone who speaks to a node. act does one small thing, or returns
@@ -114,7 +117,11 @@ func Run(seed uint64, cfg Config) (w *World, err error) {
 		w.event()
 		w.laws()
 	}
-	w.settle()
+	if cfg.Pair && cfg.Failover {
+		w.failover()
+	} else {
+		w.settle()
+	}
 	return w, nil
 }
 
@@ -194,6 +201,9 @@ func (w *World) quietStep() bool {
 	moved := false
 	for _, n := range w.nodes {
 		n.publish()
+		if w.dst != nil {
+			w.pairLaws()
+		}
 		for _, k := range n.kernels {
 			moved = k.turn(true) || moved
 		}
