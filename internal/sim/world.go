@@ -191,9 +191,22 @@ func (w *World) settle() {
 			return
 		}
 		w.laws()
-		w.check(w.mono < deadline, "EveryRequestIsAnswered", w.owed(), " answers are owed;", w.debtors(), w.where())
+		if w.mono >= deadline {
+			w.stuck("not after so long;")
+		}
 	}
-	w.check(false, "EveryRequestIsAnswered", "no end in sight;", w.debtors(), w.where())
+	w.stuck("no end in sight;")
+}
+
+// stuck names the law that a run without an end has broken.
+func (w *World) stuck(how string) {
+	law := "EveryRequestIsAnswered"
+	for _, p := range w.model.parts {
+		if st, ok := w.src.eng.Status(p.id, p.index); ok && len(st.Mirrors) > 0 && st.High < st.End {
+			law = "ReleasedNeverGates"
+		}
+	}
+	w.check(false, law, how, " ", w.owed(), " answers are owed;", w.debtors(), w.where())
 }
 
 // quietStep lets everybody act once, and time pass when nobody can.
