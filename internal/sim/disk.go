@@ -107,6 +107,14 @@ func (w *World) notYet(dir *segment.Dir, p *part) bool {
 	return false
 }
 
+// othersFiles tells the same of the disk as it is.
+func (w *World) othersFiles(p *part) bool {
+	dir, err := segment.OpenDir(w.src.disk.Died(nil), "/d", segment.DirOptions{ClusterID: w.src.name, NodeID: 1})
+	w.must(err)
+	defer dir.Close()
+	return w.notYet(dir, p)
+}
+
 // deletedIsGone: of a topic that is gone nothing stays.
 func (w *World) deletedIsGone(disk *segment.MemFS) {
 	dir, err := segment.OpenDir(disk.Died(nil), "/d", segment.DirOptions{ClusterID: w.src.name, NodeID: 1})
@@ -131,7 +139,7 @@ func (w *World) readLog(dir *segment.Dir, p *part, law, by string) (start, end i
 	next := l.Start()
 	for at := next; at < l.End(); {
 		s, err := l.Read(at, 1<<20, l.End(), true)
-		w.check(err == nil && len(s.Bytes) > 0, law, p.topic, p.index, ": cannot read at ", at, ": ", err)
+		w.check(err == nil && len(s.Bytes) > 0, "NoHoles", p.topic, p.index, ": cannot read at ", at, ": ", err)
 		w.ids(s.Bytes, func(offset int64, id uint64, _ int32) {
 			if offset < next {
 				return // of the batch that the start lies in

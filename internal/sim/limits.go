@@ -7,7 +7,7 @@ const (
 	traceLines    = 50
 	segmentBytes  = 48 << 10
 	messageBytes  = 24 << 10
-	frameMemory   = 1 << 20
+	frameMemory   = 128 << 10 // scarce at times
 	requestBytes  = 64 << 10
 	jobsPending   = 10_000
 	settleTurns   = 200_000

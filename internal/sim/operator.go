@@ -145,12 +145,14 @@ func (w *World) silence(n *node) {
 	w.note("a connection of %s is silent one way until %.6f", n.name, float64(s.until)/1e9)
 }
 
-// breakDisk lets one write or flush of a log fail.
+// breakDisk lets one write or flush of a log fail, or all from then on.
 func (w *World) breakDisk(n *node) {
 	what := []string{"pwritev", "datasync"}[w.rnd.IntN(2)]
 	w.note("the next %s fails", what)
+	left := []int{1, 1 << 30}[w.rnd.IntN(2)]
 	n.disk.SetFault(func(op, name string) error {
-		if op == what && strings.HasSuffix(name, ".log") {
+		if op == what && left > 0 && strings.HasSuffix(name, ".log") {
+			left--
 			n.broken = true
 			n.gaveUp = n.gaveUp || op == "datasync"
 			return errFault

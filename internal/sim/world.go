@@ -204,6 +204,8 @@ func (w *World) stuck(how string) {
 	for _, p := range w.model.parts {
 		if st, ok := w.src.eng.Status(p.id, p.index); ok && len(st.Mirrors) > 0 && st.High < st.End {
 			law = "ReleasedNeverGates"
+		} else if !ok && w.othersFiles(p) {
+			law = "DeletedIsGone"
 		}
 	}
 	w.check(false, law, how, " ", w.owed(), " answers are owed;", w.debtors(), w.where())
