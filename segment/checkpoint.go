@@ -112,7 +112,7 @@ func (d *Dir) dropPoints(logs []*Log) error {
 			return err
 		}
 	}
-	for _, name := range []string{LogStartCheckpoint, HighWatermarkCheckpoint} {
+	for _, name := range []string{LogStartCheckpoint, HighWatermarkCheckpoint, CleanerCheckpoint} {
 		m, err := d.ReadCheckpoint(name)
 		had := len(m)
 		for _, l := range logs {

@@ -30,6 +30,9 @@ func (w *World) failover() {
 	if w.dst.broken || w.rnd.IntN(3) == 0 {
 		w.restart(w.dst, false)
 	}
+	for _, p := range w.model.parts {
+		p.forget(p.safe) // above that the source may have written anew what the second site has as it was
+	}
 	stop := &msg.StopMirrorTopicsCommand{Mirror: pairName}
 	for topic := range topics {
 		stop.Topics = append(stop.Topics, w.of(topic)[0].topic)
