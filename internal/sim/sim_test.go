@@ -50,20 +50,23 @@ func TestSim(t *testing.T) {
 	}
 	first := rand.Uint64N(1 << 40)
 	t.Logf("first seed %d; -sim.seed=N plays one again", first)
-	n := uint64(0)
+	n, events := uint64(0), 0
 	for end := time.Now().Add(d); time.Now().Before(end); n++ {
-		play(t, first+n)
+		events += play(t, first+n)
 	}
-	t.Logf("%d worlds", n)
+	t.Logf("%d worlds, %d events", n, events)
 }
 
-func play(t *testing.T, seed uint64) {
+// play plays one world and returns its events.
+func play(t *testing.T, seed uint64) int {
 	t.Helper()
 	cfg := Pick(seed)
 	cfg.Whole = *flagTrace
-	if _, err := Run(seed, cfg); err != nil && strings.Contains(err.Error(), "invariant broken: "+*flagLaw) {
+	w, err := Run(seed, cfg)
+	if err != nil && strings.Contains(err.Error(), "invariant broken: "+*flagLaw) {
 		t.Fatal(err)
 	}
+	return w.events
 }
 
 // TestSameSeedSameRun: a failure can be played again.
