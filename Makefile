@@ -116,7 +116,7 @@ kafka: build ## mirror from Apache Kafka 4.3.1 (JVM, Maven), and its DumpLogSegm
 kill-control: ## the same harness with an acknowledgement planted before the report: it must lose
 	$(GO) test ./cmd/lockstep -run 'TestKillControl' -v -timeout 1800s -kill.control
 
-planted: ## plant every bug of testdata/planted in a worktree of HEAD: the test each names must go red (about 3 minutes)
+planted: ## plant every bug of testdata/planted in a worktree of HEAD: the test each names must go red (about 8 minutes)
 	$(GO) test ./internal/planted -v -count=1 -timeout 3600s -planted
 
 malformed: build ## 100,000 malformed frames to a broker of each engine; memory, connections, goroutines as before (about 2 minutes)

@@ -7,15 +7,27 @@
 //	          └────────────── laws, checked after every event ─────────────────────┘
 //
 // Whole turns of the shards are interleaved at random; so are background jobs,
-// cold requests, Views on their way, faults of disk and network, and crashes.
+// cold requests, Views on their way, faults of disk and network, crashes, and what
+// operators do: topics deleted and made again, configs, DeleteRecords, retention,
+// registrations and releases, and at the end of some runs the loss of a site.
+//
+// # The disk
+//
+// A process that is killed leaves the page cache. A loss of power takes the tail of
+// what no flush covered, any 512-byte sectors of it, and names no SyncDir covered.
+// A flush that fails gives its pages up: they are read as they were until they are
+// evicted, the next flush succeeds without them, and no crash brings them back. See
+// segment.MemFS.
 //
 // # Laws
 //
-// MonotonicWatermark, NoReadAboveWatermark, AckedSurvives,
+// MonotonicWatermark, NoReadAboveWatermark, AckedSurvives, NoHoles,
 // AckedIsOnEveryRegisteredISR, PrefixEqualBelowWatermark, ReleasedNeverGates,
 // FailedDirIsDead, LimitsHold, AnswersInOrder, OnceInTheLog,
 // EveryRequestIsAnswered, NothingLeaks, DescriptorsAreOurs,
-// MirrorIsPrefixOfSource. What each means is told in laws.go.
+// MirrorIsPrefixOfSource, LogStartIsAllowed, DeletedIsGone,
+// FailoverLosesNothing. What each means is told where it is checked; which planted
+// bug turns it red in docs/planted-bugs.md.
 //
 // # Owner
 //
