@@ -1,0 +1,39 @@
+package dataplane
+
+import (
+	"testing"
+
+	"lockstep/internal/msg"
+	"lockstep/internal/wire"
+)
+
+// TestDeleteWaitsForSteps: a topic is deleted while a step of its log is under
+// way, and made again. The step must not go on by name in the directory of the
+// next topic, nor fail the log directory, nor keep a producer waiting.
+func TestDeleteWaitsForSteps(t *testing.T) {
+	r := newRig(t, 1, "t", "u")
+	x := r.dial(0)
+	r.hold = true
+	r.produce(x, 9, -1, 1000, "t", part{0, records(1, 10)})
+	r.settle()
+	want(t, "steps", len(r.jobs), 1)
+	r.facts.apply(t, &msg.DeleteTopicsCommand{Topics: []msg.DeleteTopicsCommandTopic{{Name: "t"}}})
+	r.publish()
+	want(t, "the producer hears", r.produced(x, 9)[0].code, wire.ErrUnknownTopicOrPartition)
+	n := msg.CreateTopicsCommandNewTopic{Name: "t", TopicId: [16]byte{9}}
+	for range 2 {
+		n.Assignments = append(n.Assignments, msg.CreateTopicsCommandAssignment{Replicas: []int32{1}})
+	}
+	r.facts.apply(t, &msg.CreateTopicsCommand{Topics: []msg.CreateTopicsCommandNewTopic{n}})
+	r.publish()
+	r.hold = false
+	r.settle()
+	r.pass(5e6)
+	want(t, "the directory", r.e.o.Dirs[0].Failed(), nil)
+	for _, topic := range []string{"t", "u"} {
+		r.produce(x, 9, -1, 1000, topic, part{0, records(1, 10)})
+		got := r.produced(x, 9)[0]
+		want(t, "error of "+topic, got.code, wire.ErrNone)
+		want(t, "offset in "+topic, got.base, 0)
+	}
+}
