@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"slices"
 	"testing"
 
 	"lockstep/internal/msg"
@@ -26,6 +27,7 @@ func TestDeleteWaitsForSteps(t *testing.T) {
 	}
 	r.facts.apply(t, &msg.CreateTopicsCommand{Topics: []msg.CreateTopicsCommandNewTopic{n}})
 	r.publish()
+	slices.Reverse(r.jobs) // should the files go already, then before the step
 	r.hold = false
 	r.settle()
 	r.pass(5e6)
