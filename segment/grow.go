@@ -54,7 +54,13 @@ func (l *Log) GrowPlan(now int64) (Grow, bool) {
 	}
 	pos := s.size.Load() + l.queued
 	if s.alloc >= s.limit || s.alloc-pos-l.want >= s.ahead() {
-		return Grow{}, false
+		if l.want == 0 {
+			return Grow{}, false
+		}
+		// Room met it at rest, and a read has opened it since: there is nothing
+		// to do, but whoever was told to wait for a step waits for one.
+		l.growing = true
+		return Grow{log: l, seg: s, off: s.alloc}, true
 	}
 	n := max(s.step, pos+l.want-s.alloc)
 	l.growing = true

@@ -143,3 +143,27 @@ func TestProducersOutliveTheirBatches(t *testing.T) {
 		t.Fatalf("a repeated batch: %+v", v)
 	}
 }
+
+// Who was told to wait for a step because the log was at rest is not forgotten
+// when a read opens it first.
+func TestAReadOpensWhatAProducerWaitsFor(t *testing.T) {
+	_, _, l := memLog(t, smallConfig)
+	put(t, l, plain(0, 1, 5))
+	flush(t, l)
+	rest(t, l)
+	if l.Room(70, 0) != RoomGrow {
+		t.Fatal("not at rest")
+	}
+	all(t, l)
+	g, ok := l.GrowPlan(0)
+	if !ok {
+		t.Fatal("no step: nobody goes on with what waits for one")
+	}
+	g.Do()
+	if err := l.Grown(g); err != nil || l.Room(70, 0) == RoomGrow {
+		t.Fatal(err)
+	}
+	if _, ok := l.GrowPlan(0); ok {
+		t.Fatal("a step for nobody")
+	}
+}

@@ -84,7 +84,7 @@ func (n *node) start() {
 	w := n.w
 	n.fds, n.backlog, n.jobs, n.flushes, n.kernels, n.broken = map[int32]*end{}, nil, nil, nil, nil, false
 	n.life++
-	dir, err := segment.OpenDir(n.disk, "/d", segment.DirOptions{ClusterID: n.name, NodeID: 1})
+	dir, err := segment.OpenDir(n.disk, "/d", segment.DirOptions{ClusterID: n.name, NodeID: 1, MaxOpenFiles: w.cfg.Files})
 	w.must(err)
 	n.dir = dir
 	n.eng, err = dataplane.New(dataplane.Options{NodeID: 1, Reactors: w.cfg.Reactors, MaxRequestBytes: requestBytes,

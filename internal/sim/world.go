@@ -19,14 +19,15 @@ type Config struct {
 	Failover bool // the source's site is lost at the end
 	Faults   bool // disk, network, crashes
 	Events   int
-	Whole    bool // keep the whole trace
+	Files    int64 // kept open at most, 0 all
+	Whole    bool  // keep the whole trace
 }
 
 // Pick draws a shape.
 func Pick(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 7))
 	return Config{Reactors: []int{1, 3}[r.IntN(2)], Durable: r.IntN(3) == 0, Mirrors: r.IntN(3), Faults: r.IntN(3) > 0, Pair: r.IntN(2) == 0, Events: 4000,
-		Failover: r.IntN(3) == 0}
+		Failover: r.IntN(3) == 0, Files: []int64{0, 0, 3}[r.IntN(3)]}
 }
 
 // World is everything there is, and the order in which it happens.
