@@ -358,6 +358,7 @@ func (c *Core) close(cn *conn) {
 		c.op(ioring.Op{Kind: ioring.Close, FD: cn.fd, Token: c.token(cn)})
 		c.open--
 		c.load.Add(-1)
+		c.endSession(cn.session)
 		if cn.lane != nil {
 			c.laneClosed(cn.lane)
 			cn.lane = nil

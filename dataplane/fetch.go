@@ -47,6 +47,9 @@ type fetchPart struct {
 
 	gen     int32 // pipelined session: of the cursor, as the destination named it
 	stopped bool  // pipelined session: an error was told; nothing is read before a new generation
+	seen    int64 // pipelined session: the mark it waits for, before the last evaluation
+	more    bool  // pipelined session: there may be more than the last answer had room for
+	hot     bool  // pipelined session: in its list of those that may have something new
 
 	sentHigh, sentStart int64 // session: what the client was told last
 }
@@ -85,9 +88,26 @@ func (c *Core) freeFetch(f *fetch) {
 
 // drop lets go of what an evaluation has read.
 func (f *fetch) drop() {
-	for i := range f.parts {
-		f.parts[i].slice.Release()
+	for k := range f.count() {
+		f.part(k).slice.Release()
 	}
+}
+
+// count is how many partitions an evaluation looks at: all, or in a pipelined
+// session those that may have something new.
+func (f *fetch) count() int {
+	if s := f.session; s != nil && s.pipelined {
+		return len(s.hot)
+	}
+	return len(f.parts)
+}
+
+// part is the k-th of them.
+func (f *fetch) part(k int) *fetchPart {
+	if s := f.session; s != nil && s.pipelined {
+		return &s.parts[s.hot[k]]
+	}
+	return &f.parts[k]
 }
 
 // fetch begins a fetch request.
@@ -162,13 +182,15 @@ func (c *Core) tryFetch(f *fetch) bool {
 	}
 	budget := min(int(max(f.maxBytes, 0)), c.eng.o.FetchMaxBytes, maxResponse)
 	bytes, hurry, start := 0, late || len(f.parts) == 0, 0
-	if f.session != nil {
+	if f.session != nil && f.session.start < f.count() {
 		start = f.session.start
 	}
-	for k := range f.parts { // a session begins where the last answer was full
-		x := &f.parts[(start+k)%len(f.parts)]
+	n := f.count()
+	for k := range n { // a session begins where the last answer was full
+		x := f.part((start + k) % n)
 		x.out = wire.FetchPartition{Index: x.index, Err: x.code, HighWatermark: -1, LastStable: -1, LogStart: -1,
 			PreferredReplica: -1, DivergingEpoch: -1, LeaderID: -1, LeaderEpoch: -1}
+		x.more = false
 		if x.stopped {
 			continue // until the destination says from where
 		}
@@ -179,9 +201,11 @@ func (c *Core) tryFetch(f *fetch) bool {
 					HighWatermark: -1, PartitionCount: -1}) // said at once: its next report may be a while away
 			}
 			c.readPart(x, budget-bytes, bytes == 0)
+			x.more = len(x.slice.Bytes) > 0 || bytes >= budget
 		}
-		if bytes += len(x.slice.Bytes); bytes >= budget && f.session != nil {
-			f.session.start = (start + k + 1) % len(f.parts)
+		had := bytes
+		if bytes += len(x.slice.Bytes); had < budget && bytes >= budget && f.session != nil {
+			f.session.start = (start + k + 1) % n
 		}
 		hurry = hurry || x.out.Err != wire.ErrNone || x.out.DivergingEpoch >= 0
 	}
@@ -198,6 +222,10 @@ func (c *Core) tryFetch(f *fetch) bool {
 // readPart reads one partition, or says why not.
 func (c *Core) readPart(x *fetchPart, budget int, first bool) {
 	p, out := x.p, &x.out
+	x.seen = p.high.Load()
+	if x.ahead {
+		x.seen = p.end.Load()
+	}
 	r := p.role.Load()
 	switch {
 	case r.gone:
@@ -266,8 +294,8 @@ func (c *Core) answerFetch(f *fetch) {
 	b = wire.AppendFetchHead(b, v, 0, wire.ErrNone, session, topics)
 	extra := 0
 	var open *fetchPart
-	for i := range f.parts {
-		x := &f.parts[i]
+	for i := range f.count() {
+		x := f.part(i)
 		if !f.told(x) {
 			continue
 		}
@@ -303,6 +331,7 @@ func (c *Core) answerFetch(f *fetch) {
 	a.parked = nil
 	if window > 0 {
 		c.answered(f)
+		c.coolDown(s)
 	}
 	c.freeFetch(f)
 	c.done(a)
@@ -315,8 +344,8 @@ func (c *Core) answerFetch(f *fetch) {
 func (f *fetch) measure() (n, topics int) {
 	n = 128 + 48*len(f.reports)
 	var open *fetchPart
-	for i := range f.parts {
-		x := &f.parts[i]
+	for i := range f.count() {
+		x := f.part(i)
 		if !f.told(x) {
 			continue
 		}
@@ -338,9 +367,9 @@ func (f *fetch) measure() (n, topics int) {
 // sent before this answer, which is set one by one from here on.
 func (f *fetch) countTopic(i int) int {
 	n := 0
-	first := &f.parts[i]
-	for ; i < len(f.parts); i++ {
-		x := &f.parts[i]
+	first := f.part(i)
+	for ; i < f.count(); i++ {
+		x := f.part(i)
 		if !f.told(x) {
 			continue
 		}

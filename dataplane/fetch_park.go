@@ -7,7 +7,7 @@ import (
 // parkFetch lets a fetch wait for more, on each partition's marks.
 func (c *Core) parkFetch(f *fetch) {
 	f.drop()
-	c.timers.arm(&f.timer, c.nextLook(f))
+	c.timers.arm(&f.timer, f.deadline)
 	ready := false
 	for i := range f.parts {
 		x := &f.parts[i]
@@ -92,8 +92,19 @@ func (c *Core) again(f *fetch) {
 
 // expired answers a parked fetch with what there is.
 func (f *fetch) expired(c *Core) {
-	if f.cold == 0 && !c.tryFetch(f) { // a pipelined one that was held back, and has nothing yet
-		c.timers.arm(&f.timer, c.nextLook(f))
+	if s := f.session; s != nil && s.pipelined {
+		if f.cold > 0 {
+			return
+		}
+		if c.now >= f.deadline { // now and then all of them are told anew
+			f.drop()
+			s.heatAll()
+		}
+		c.pursue(f)
+		return
+	}
+	if f.cold == 0 {
+		c.tryFetch(f)
 	}
 }
 
@@ -129,7 +140,9 @@ func (c *Core) populated(ev *ioring.Event) {
 		return
 	}
 	f.warmed = true
-	if !c.tryFetch(f) {
+	if f.session != nil && f.session.pipelined {
+		c.pursue(f)
+	} else if !c.tryFetch(f) {
 		c.parkFetch(f)
 	}
 }

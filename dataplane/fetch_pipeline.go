@@ -23,6 +23,8 @@ import (
 // pipeline is the part of a fetch session that has to do with it.
 type pipeline struct {
 	pipelined       bool
+	over            bool    // its connection is gone
+	hot, spare      []int32 // partitions that may have something new, by place in parts
 	mirror, cluster string
 	queue           []*fetch
 	unsent          int
@@ -72,9 +74,25 @@ func pipelineFor(req *wire.FetchRequest) (p pipeline) {
 // those behind it have nothing to be late for.
 func (c *Core) lookAt(f *fetch) {
 	f.parts, f.deadline = f.session.parts, c.now+f.wait
-	if !c.tryFetch(f) {
-		c.parkFetch(f)
+	c.pursue(f)
+}
+
+// pursue answers the oldest request of a session, or leaves it parked.
+func (c *Core) pursue(f *fetch) {
+	c.timers.arm(&f.timer, f.deadline)
+	for range 4 { // marks that move all the time end it sooner
+		if f.deadline > c.now && c.holdsBack(f) {
+			return // its partitions stay hot: there is another look
+		}
+		if c.tryFetch(f) {
+			return
+		}
+		f.drop()
+		if !c.coolDown(f.session) {
+			return
+		}
 	}
+	c.timers.arm(&f.timer, min(f.deadline, c.now+1e6))
 }
 
 // holdsBack tells whether an answer of a pipelined session must wait.
@@ -102,16 +120,6 @@ func (s *fetchSession) earliest() int64 {
 	return s.last + s.rtt/mirrorWindow
 }
 
-// nextLook is when a parked fetch is looked at without being woken.
-func (c *Core) nextLook(f *fetch) int64 {
-	if s := f.session; s != nil && s.pipelined {
-		if at := s.earliest(); c.now < at {
-			return min(at, f.deadline)
-		}
-	}
-	return f.deadline
-}
-
 // moveCursor takes a partition's cursor past what its answer carries.
 func (x *fetchPart) moveCursor() {
 	x.out.Generation, x.out.Cursor = x.gen, x.offset
@@ -120,6 +128,68 @@ func (x *fetchPart) moveCursor() {
 		x.last = x.p.log.EpochAt(x.offset - 1)
 	}
 	x.stopped = x.out.Err != wire.ErrNone || x.out.DivergingEpoch >= 0
+}
+
+// heat notes that a partition may have something new.
+func (s *fetchSession) heat(i int) {
+	if x := &s.parts[i]; s.pipelined && !x.hot {
+		x.hot = true
+		s.hot = append(s.hot, int32(i))
+	}
+}
+
+// heatAll: every partition may have.
+func (s *fetchSession) heatAll() {
+	s.hot, s.start = s.hot[:0], 0
+	for i := range s.parts {
+		s.parts[i].hot = false
+		s.heat(i)
+	}
+}
+
+// coolDown leaves hot what an evaluation has found something to tell of, in the
+// order in which it is read next. The marks of all of them will wake the
+// session. It tells whether one has moved meanwhile.
+func (c *Core) coolDown(s *fetchSession) (moved bool) {
+	if s.start > 0 && s.start < len(s.hot) {
+		s.spare = append(append(s.spare[:0], s.hot[s.start:]...), s.hot[:s.start]...)
+		s.hot, s.spare = s.spare, s.hot
+	}
+	s.start = 0
+	kept := s.hot[:0]
+	for _, i := range s.hot {
+		x := &s.parts[i]
+		something := x.more || x.out.Err != wire.ErrNone || x.out.DivergingEpoch >= 0 || x.out.HighWatermark != x.sentHigh || x.out.LogStart != x.sentStart
+		if x.p != nil && !x.stopped && c.interested(x, max(x.seen, x.offset)+1) {
+			moved, something = true, true
+		}
+		if something && !x.stopped {
+			kept = append(kept, i)
+		} else {
+			x.hot = false
+		}
+	}
+	s.hot = kept
+	return moved
+}
+
+// wakeSessions looks again at the pipelined sessions that read p.
+func (c *Core) wakeSessions(p *Partition, w *waits) {
+	kept := w.sessions[:0]
+	for _, s := range w.sessions {
+		i, ok := s.at[sessionKey{p.id, p.index}]
+		if !s.over && ok && s.parts[i].p == p {
+			kept = append(kept, s)
+			s.heat(i)
+		}
+	}
+	clear(w.sessions[len(kept):])
+	w.sessions = kept
+	for _, s := range kept {
+		if len(s.queue) > 0 && s.queue[0].cold == 0 {
+			c.pursue(s.queue[0])
+		}
+	}
 }
 
 // answered follows the session over an answer.

@@ -1,6 +1,8 @@
 package dataplane
 
 import (
+	"slices"
+
 	"lockstep/internal/wire"
 )
 
@@ -38,6 +40,7 @@ func (c *Core) enterSession(cn *conn, f *fetch, req *wire.FetchRequest) wire.Err
 		if cn.session.inUse() {
 			return wire.ErrInvalidFetchSessionEpoch
 		}
+		c.endSession(cn.session)
 		c.sessions++
 		cn.session = &fetchSession{id: c.sessions & (1<<31 - 1), epoch: 1, at: map[sessionKey]int{}, pipeline: pipelineFor(req)}
 	case cn.session == nil || cn.session.id != req.SessionID:
@@ -46,6 +49,7 @@ func (c *Core) enterSession(cn *conn, f *fetch, req *wire.FetchRequest) wire.Err
 		if cn.session.inUse() {
 			return wire.ErrInvalidFetchSessionEpoch
 		}
+		c.endSession(cn.session)
 		cn.session = nil
 		return wire.ErrNone
 	case cn.session.busy || len(cn.session.queue) == mirrorWindow || cn.session.epoch != req.SessionEpoch:
@@ -59,7 +63,7 @@ func (c *Core) enterSession(cn *conn, f *fetch, req *wire.FetchRequest) wire.Err
 	}
 	s.forget(req)
 	for it := req.Partitions(); it.Next(); {
-		s.put(c.fetchPart(&it, f.version))
+		c.follow(s, s.put(c.fetchPart(&it, f.version)))
 	}
 	f.session = s
 	if !s.pipelined {
@@ -73,19 +77,49 @@ func (s *fetchSession) inUse() bool { return s != nil && (s.busy || len(s.queue)
 
 // put adds a partition or moves it. One that a request names is told of in its
 // answer, whether or not there is anything new.
-func (s *fetchSession) put(x fetchPart) {
+func (s *fetchSession) put(x fetchPart) (at int) {
 	key := sessionKey{x.id, x.index}
 	i, known := s.at[key]
 	if !known {
-		s.at[key] = len(s.parts)
-		s.parts = append(s.parts, x)
+		i = len(s.parts)
+		s.at[key] = i
+		s.parts = append(s.parts, fetchPart{})
+	}
+	x.hot = s.parts[i].hot
+	s.parts[i] = x
+	return i
+}
+
+// endSession: nothing wakes it any more.
+func (c *Core) endSession(s *fetchSession) {
+	if s == nil || !s.pipelined {
 		return
 	}
-	s.parts[i] = x
+	s.over = true
+	for i := range s.parts {
+		if p := s.parts[i].p; p != nil {
+			w := c.waitsOf(p)
+			w.sessions = slices.DeleteFunc(w.sessions, func(x *fetchSession) bool { return x == s })
+		}
+	}
+}
+
+// follow lets the partition's marks wake a pipelined session.
+func (c *Core) follow(s *fetchSession, i int) {
+	if !s.pipelined {
+		return
+	}
+	s.heat(i)
+	if p := s.parts[i].p; p != nil {
+		if w := c.waitsOf(p); !slices.Contains(w.sessions, s) {
+			w.sessions = append(w.sessions, s)
+		}
+	}
 }
 
 // forget takes partitions out.
 func (s *fetchSession) forget(req *wire.FetchRequest) {
+	gone := false
 	for it := req.Forgotten(); it.Next(); {
 		key := sessionKey{it.TopicID(), it.Partition}
 		i, known := s.at[key]
@@ -99,6 +133,10 @@ func (s *fetchSession) forget(req *wire.FetchRequest) {
 		s.parts = s.parts[:last]
 		delete(s.at, key)
 		s.start = 0
+		gone = true
+	}
+	if gone && s.pipelined { // places have changed
+		s.heatAll()
 	}
 }
 

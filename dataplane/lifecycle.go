@@ -194,7 +194,7 @@ func (e *Engine) addMissing(c *Core, name string) {
 	d := &viewDelta{index: e.view.Index()}
 	e.applyTopic(c, meta.TopicChange{Old: t, New: t}, e.view.BrokerConfig(), d)
 	e.spread(c, d)
-	e.assignSources()
+	e.assignChanged(d)
 }
 
 // FlushAll starts writeback and flushes of what has been appended, so that a

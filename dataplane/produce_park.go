@@ -6,12 +6,13 @@ import (
 
 // waits is what one shard has parked on one partition.
 type waits struct {
-	all     []waiter // acks=all: on the high watermark, in the order of their targets
-	one     []waiter // acks=1: on the log end offset
-	fetches []fetchWait
-	stalled []stall // produces that wait for room
-	listed  bool    // in Core.moved
-	dirty   bool    // in Core.dirty
+	all      []waiter // acks=all: on the high watermark, in the order of their targets
+	one      []waiter // acks=1: on the log end offset
+	fetches  []fetchWait
+	sessions []*fetchSession // pipelined ones that read the partition
+	stalled  []stall         // produces that wait for room
+	listed   bool            // in Core.moved
+	dirty    bool            // in Core.dirty
 }
 
 // stall is a produce that waits for room in a log, and its connection.
@@ -98,6 +99,9 @@ func (c *Core) wakeWaiters(p *Partition) {
 				w.all = c.troubled(p, w.all)
 			}
 		}
+	}
+	if len(w.sessions) > 0 {
+		c.wakeSessions(p, w)
 	}
 	if len(w.fetches) > 0 {
 		c.retryFetches(p, w)

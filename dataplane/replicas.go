@@ -140,7 +140,11 @@ func (c *Core) markAhead(f *fetch, req *wire.FetchRequest) {
 	k := 0 // reports come in the order of the partitions, most of the time
 	for it := req.Mirror.Reports(); it.Next(); {
 		if i, ok := at[sessionKey{it.TopicID, it.Partition}]; ok {
+			was := parts[i].ahead
 			parts[i].ahead = parts[i].p != nil && parts[i].p.registered(name, cluster)
+			if parts[i].ahead != was {
+				f.session.heat(i)
+			}
 			continue
 		}
 		for n := range parts {

@@ -27,7 +27,7 @@ func (e *Engine) SetSources(mirror string, topics map[string][]status.SourceLead
 		e.targets.leaders[mirror] = topics
 	}
 	e.targets.mu.Unlock()
-	e.cores[0].inbox.put(note{kind: noteCall, fn: func(c *Core) { c.eng.assignSources() }})
+	e.cores[0].inbox.put(note{kind: noteCall, fn: func(c *Core) { c.eng.assignMirror(mirror) }})
 }
 
 func (s *sources) find(mirror, topic string, index int32) (status.SourceLeader, bool) {
@@ -47,14 +47,39 @@ func (e *Engine) home(mirror string) *Core {
 	return e.cores[h.Sum32()%uint32(len(e.cores))]
 }
 
-// assignSources compares which partitions should be fetched with what the
-// lanes do and tells the lanes' shards. It runs on shard 0.
-func (e *Engine) assignSources() {
-	cluster := e.view.ClusterID()
+// assignMirror does assignSources for all partitions of a mirror.
+func (e *Engine) assignMirror(mirror string) {
 	e.mu.RLock()
 	parts := e.parts
 	e.mu.RUnlock()
+	var of []*Partition
 	for _, p := range parts {
+		if p.role.Load().mirror == mirror || p.lastMirror == mirror {
+			of = append(of, p)
+		}
+	}
+	e.assignSources(of)
+}
+
+// assignChanged does it for what a View has changed.
+func (e *Engine) assignChanged(d *viewDelta) {
+	var of []*Partition
+	for _, topics := range [][]*topic{d.remove, d.add} {
+		for _, t := range topics {
+			of = append(of, t.parts...)
+		}
+	}
+	e.assignSources(of)
+}
+
+// assignSources compares which partitions should be fetched with what the
+// lanes do and tells the lanes' shards. It runs on shard 0.
+func (e *Engine) assignSources(parts []*Partition) {
+	cluster := e.view.ClusterID()
+	for _, p := range parts {
+		if p == nil {
+			continue
+		}
 		r := p.role.Load()
 		if r.mirror == "" && !p.hadMirror {
 			continue

@@ -48,7 +48,7 @@ func applyView(c *Core) {
 	e.view = next
 	e.mu.Unlock()
 	e.spread(c, d)
-	e.assignSources()
+	e.assignChanged(d)
 	e.sweep()
 }
 
