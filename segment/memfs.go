@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -184,6 +185,7 @@ func (m *MemFS) ReadDir(name string) ([]string, error) {
 			names = append(names, filepath.Base(d))
 		}
 	}
+	slices.Sort(names) // a simulated run is repeatable
 	return names, nil
 }
 
