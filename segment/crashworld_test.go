@@ -15,7 +15,7 @@ import (
 )
 
 // crashConfig makes a segment of a few batches.
-var crashConfig = Config{SegmentBytes: 2048, IndexIntervalBytes: 128, RetentionMs: -1, RetentionBytes: -1, MaxMessageBytes: 2048}
+var crashConfig = Config{SegmentBytes: 2048, IndexIntervalBytes: 128, RetentionMs: -1, RetentionBytes: 4096, MaxMessageBytes: 2048}
 
 // promise is what a log owes at one moment: a run over the disk as of any
 // operation must find between durable and the end of bs, byte for byte.
@@ -103,13 +103,14 @@ func (w *crashWorld) open() error {
 // crash carries the world over to what a loss of power left at operation k.
 // The law held there, so the promises are cut down to what was found.
 func (w *crashWorld) crash(k int, how loss) {
-	for i := range w.parts {
-		w.parts[i].promise = w.owed(k)[i]
+	for i, p := range w.owed(k) {
+		w.parts[i].promise = p
 	}
 	w.fs = w.fs.image(k, how, w.r)
 	w.marks = nil
-	for _, p := range w.parts {
+	for i, p := range w.parts {
 		p.epoch += 2
+		w.note(i)
 	}
 }
 
@@ -183,7 +184,11 @@ func (w *crashWorld) step() error {
 		kind, do = "kill", func() error { return w.restart(false) }
 	}
 	w.done[kind]++
-	if err := do(); err != nil {
+	err := do()
+	if debugSteps {
+		fmt.Println("step", w.fs.length(), kind, i, p.l.Start(), p.l.End(), p.l.Durable(), "owed", p.durable, p.start, p.dropped)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
 	}
 	return nil
@@ -322,11 +327,11 @@ func (w *crashWorld) truncate(i int) error {
 
 func (w *crashWorld) retention(i int) error {
 	p := w.parts[i]
-	n := len(p.l.Segments()) - 1
-	if n <= 0 {
+	n := p.l.RetentionPlan(w.now, p.l.End())
+	if n == 0 {
 		return nil
 	}
-	d := p.l.Drop(1 + w.r.IntN(n))
+	d := p.l.Drop(n)
 	p.start, p.dropped = p.l.Start(), true
 	w.note(i)
 	return d.Do()
@@ -396,6 +401,8 @@ func (w *crashWorld) restart(clean bool) error {
 	}
 	return nil
 }
+
+var debugSteps bool
 
 var errLaw = errors.New("law broken")
 

@@ -43,7 +43,7 @@ type Dir struct {
 	opts   DirOptions
 	logs   map[TopicPartition]*Log
 	points map[TopicPartition]int64 // recovery points as the file has them
-	starts map[TopicPartition]int64 // log start offsets as the file had them
+	starts map[TopicPartition]int64 // log start offsets as the file has them
 	opened map[TopicPartition]bool  // no longer as the clean close left them
 }
 
@@ -294,7 +294,11 @@ func (d *Dir) Delete(logs ...*Log) error {
 	for _, l := range logs {
 		l.Close()
 	}
-	if err := d.dropPoints(logs); err != nil {
+	gone := make([]TopicPartition, 0, len(logs))
+	for _, l := range logs {
+		gone = append(gone, l.id.TopicPartition())
+	}
+	if err := d.dropCheckpoints(gone...); err != nil {
 		return err
 	}
 	var moved []string

@@ -100,12 +100,16 @@ func (l *Log) nextLimit() int64 {
 	return min(max(l.cfg.SegmentBytes, int64(l.cfg.MaxMessageBytes), l.want), maxSegment)
 }
 
-// beginTruncation lowers Durable at once, so that no checkpoint written from
-// here on can promise what is about to go.
+// beginTruncation lowers Durable, and Start, at once, so that no checkpoint
+// written from here on can promise what is about to go.
 func (l *Log) beginTruncation(t Truncation) Truncation {
 	l.truncating = true
 	for _, s := range t.remove {
 		s.retired.Store(true) // not opened again: another file may take its name
+	}
+	if t.full { // a crash may leave any part of it, and then it starts at to
+		l.durable.Store(0)
+		l.start.Store(min(l.Start(), t.to))
 	}
 	l.durable.Store(min(l.Durable(), t.to))
 	var after epochs
@@ -129,7 +133,7 @@ func (t *Truncation) Do() {
 		t.producers = newProducers()
 		return
 	}
-	if t.err = l.dir.lowerRecoveryPoint(l.id.TopicPartition()); t.err != nil {
+	if t.err = l.dir.lowerCheckpoints(l.id.TopicPartition()); t.err != nil {
 		return
 	}
 	if t.full {
@@ -293,6 +297,7 @@ func (l *Log) Truncated(t Truncation) error {
 	l.size.Store(size)
 	if t.full {
 		l.start.Store(t.to)
+		l.durable.Store(t.to)
 	}
 	l.next, l.sealing = t.to, false
 	l.producers = t.producers
