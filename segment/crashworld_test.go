@@ -304,7 +304,7 @@ func (w *crashWorld) truncate(i int) error {
 		p.bs = upTo(p.bs, t.End())
 	}
 	if t.full {
-		p.bs, p.durable, p.dropped, p.start = nil, 0, true, max(t.End(), p.start)
+		p.bs, p.durable, p.dropped, p.start = nil, 0, true, max(t.End(), p.l.End())
 	}
 	w.note(i)
 	t.Do()
@@ -419,7 +419,14 @@ func (p *promise) match(l *Log) ([]wire.Batch, string) {
 			}
 		}
 	}
-	return nil, fmt.Sprintf("%d bytes at %d..%d are not what was written", len(got), l.Start(), l.End())
+	return nil, fmt.Sprintf("%d bytes at %d..%d are not what was written: %s; before a truncation %s", len(got), l.Start(), l.End(), ranges(p.bs), ranges(p.alt))
+}
+
+func ranges(bs []wire.Batch) string {
+	if len(bs) == 0 {
+		return "nothing"
+	}
+	return fmt.Sprintf("%d batches %d..%d", len(bs), bs[0].BaseOffset(), endOf(bs, 0))
 }
 
 // between returns the batches that have offsets in [from, to).
@@ -466,8 +473,8 @@ func (p *promise) holds(l *Log, whole bool) string {
 	if why != "" {
 		return l.path + ": " + why
 	}
-	if whole && l.End() < endOf(p.bs, p.start) && p.alt == nil {
-		return fmt.Sprintf("%s ends at %d after a kill, %d was appended", l.path, l.End(), endOf(p.bs, p.start))
+	if whole && len(p.bs) > 0 && l.End() < endOf(p.bs, 0) && p.alt == nil {
+		return fmt.Sprintf("%s ends at %d after a kill, %d was appended", l.path, l.End(), endOf(p.bs, 0))
 	}
 	epoch := int32(-1)
 	for _, b := range between(list, l.Start(), l.End()) {

@@ -270,6 +270,12 @@ func (d *Dir) OpenLog(id LogID, cfg Config, now int64) (*Log, RecoveryStats, err
 	d.mu.Lock()
 	d.logs[p] = l
 	d.mu.Unlock()
+	if start > l.Start() { // of records that are lost; it must not hide those that come in their place
+		if err := d.lowerCheckpoints(p); err != nil && !temporary(err) {
+			l.Close()
+			return nil, stats, fmt.Errorf("log %s: %w", p, err)
+		}
+	}
 	if r, ok := l.RestPlan(); ok {
 		r.Do()
 	}

@@ -197,15 +197,18 @@ func (t *Truncation) removeAbove() error {
 	return errors.Join(err, l.dir.fs.SyncDir(l.path))
 }
 
-// removeAll unlinks every segment, the newest first: what a crash leaves is a
-// shorter log, never one with a hole.
+// removeAll unlinks every segment, the oldest first: what a crash leaves is
+// the end of the log, never one with a hole. The newest first would bring back
+// what an earlier truncation took: its bytes are in their file still, and only
+// the base of the next segment says that they are not part of the log.
 func (t *Truncation) removeAll() error {
 	l := t.log
-	err := l.removeSnapshots(func(int64) bool { return true })
-	for i := len(t.remove) - 1; i >= 0 && err == nil; i-- {
-		err = l.removeFiles(t.remove[i].base)
+	for _, s := range t.remove {
+		if err := l.removeFiles(s.base); err != nil {
+			return err
+		}
 	}
-	return err
+	return l.removeSnapshots(func(int64) bool { return true })
 }
 
 // removeSnapshots unlinks the producer snapshots whose offset is not wanted.
