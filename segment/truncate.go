@@ -109,8 +109,8 @@ func (l *Log) beginTruncation(t Truncation) Truncation {
 	}
 	if t.full { // a crash may leave any part of it, and then it starts at to
 		l.durable.Store(0)
-		l.start.Store(min(l.Start(), t.to))
 	}
+	l.start.Store(min(l.Start(), t.to)) // it may lie inside the batch that is cut
 	l.durable.Store(min(l.Durable(), t.to))
 	var after epochs
 	after.p.Store(l.epochs.p.Load())
