@@ -318,6 +318,11 @@ func (r *recovery) finish(end, start int64) error {
 		all[i].retire()
 		l.setList(all[:i])
 	}
+	if r.stats.SegmentsRemoved > 0 { // they would follow what is written in their place
+		if err := l.dir.fs.SyncDir(l.path); err != nil {
+			return err
+		}
+	}
 	segs := make([]*segment, 0, len(r.found))
 	for i, f := range r.found {
 		s, err := r.settle(f, i == len(r.found)-1)
