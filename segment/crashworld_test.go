@@ -39,8 +39,7 @@ type mark struct {
 
 type crashPart struct {
 	promise
-	l     *Log
-	epoch int32
+	l *Log
 }
 
 // crashWorld plays a broker's use of a log directory on a crashFS and notes
@@ -53,6 +52,7 @@ type crashWorld struct {
 	marks []mark
 	early bool // the planted bug: acknowledged before the fdatasync
 	now   int64
+	epoch int32 // of the leader, never given out twice
 	done  map[string]int // steps by kind
 }
 
@@ -108,8 +108,8 @@ func (w *crashWorld) crash(k int, how loss) {
 	}
 	w.fs = w.fs.image(k, how, w.r)
 	w.marks = nil
-	for i, p := range w.parts {
-		p.epoch += 2
+	w.epoch++
+	for i := range w.parts {
 		w.note(i)
 	}
 }
@@ -185,9 +185,6 @@ func (w *crashWorld) step() error {
 	}
 	w.done[kind]++
 	err := do()
-	if debugSteps {
-		fmt.Println("step", w.fs.length(), kind, i, p.l.Start(), p.l.End(), p.l.Durable(), "owed", p.durable, p.start, p.dropped)
-	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
 	}
@@ -199,9 +196,9 @@ func (w *crashWorld) batch(p *crashPart) wire.Batch {
 	s := plain(p.l.NextOffset(), 1+w.r.IntN(4), w.r.IntN(120))
 	s.ts = w.now
 	if w.r.IntN(12) == 0 {
-		p.epoch++
+		w.epoch++
 	}
-	s.epoch = p.epoch
+	s.epoch = w.epoch
 	if pid := w.r.Int64N(5); pid < 4 {
 		s = produced(s, p.l, pid, w.r)
 	}
@@ -318,7 +315,7 @@ func (w *crashWorld) truncate(i int) error {
 	}
 	p.alt = nil
 	p.start = min(p.start, t.End())
-	p.epoch++
+	w.epoch++
 	w.note(i)
 	return nil
 }
@@ -367,22 +364,7 @@ func (w *crashWorld) deleteTopic(i int) error {
 // restart closes everything and opens it again; not clean stands for kill -9,
 // which the disk survives.
 func (w *crashWorld) restart(clean bool) error {
-	if clean {
-		for _, p := range w.parts {
-			if err := p.l.SealClean(); err != nil {
-				return err
-			}
-		}
-	}
-	for _, p := range w.parts {
-		p.l.Close()
-	}
-	var err error
-	if clean {
-		err = w.d.CloseClean()
-	} else {
-		err = w.d.Close()
-	}
+	err := w.shut(clean)
 	if err != nil {
 		return err
 	}
@@ -390,7 +372,7 @@ func (w *crashWorld) restart(clean bool) error {
 		return err
 	}
 	for i, p := range w.parts {
-		p.epoch++
+		w.epoch++
 		if why := p.holds(p.l, true); why != "" {
 			return fmt.Errorf("%w: %s", errLaw, why)
 		}
@@ -400,9 +382,30 @@ func (w *crashWorld) restart(clean bool) error {
 	return nil
 }
 
-var debugSteps bool
-
-var debugDiff func([]byte, []wire.Batch)
+// shut closes everything in the broker's order.
+func (w *crashWorld) shut(clean bool) error {
+	var err error
+	if clean {
+		for i := range w.parts {
+			err = errors.Join(err, w.flush(i))
+		}
+		if err == nil {
+			err = w.checkpoint()
+		}
+	}
+	for _, p := range w.parts {
+		if clean && err == nil {
+			err = p.l.SealClean()
+		}
+	}
+	for _, p := range w.parts {
+		p.l.Close()
+	}
+	if clean && err == nil {
+		return w.d.CloseClean()
+	}
+	return errors.Join(err, w.d.Close())
+}
 
 var errLaw = errors.New("law broken")
 
@@ -418,9 +421,6 @@ func (p *promise) match(l *Log) ([]wire.Batch, string) {
 				return list, ""
 			}
 		}
-	}
-	if debugDiff != nil {
-		debugDiff(got, p.bs)
 	}
 	return nil, fmt.Sprintf("%d bytes at %d..%d are not what was written: %s; before a truncation %s", len(got), l.Start(), l.End(), ranges(p.bs), ranges(p.alt))
 }
@@ -614,8 +614,3 @@ func (f *crashFS) describe(k int) string {
 		op.name, op.to, op.off, len(op.data))
 }
 
-func TestCrashBlockLog(t *testing.T) {
-	s := rand.Uint64()
-	p, c, l := blockLog(t, s, 4, 60, false)
-	t.Log(p, c, l)
-}
