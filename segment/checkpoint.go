@@ -51,7 +51,7 @@ func (d *Dir) WriteCheckpoint(name string, m map[TopicPartition]int64) error {
 	defer d.files.Unlock()
 	have, most := d.owed(name)
 	if have == nil {
-		return d.fs.Meta().WriteFile(filepath.Join(d.path, name), encodeCheckpoint(m))
+		return d.writeCheckpoint(name, m)
 	}
 	d.mu.Lock()
 	next := make(map[TopicPartition]int64, len(m))
@@ -83,13 +83,23 @@ func (d *Dir) owed(name string) (have *map[TopicPartition]int64, most func(*Log)
 
 // replaceCheckpoint writes and remembers. d.files is held.
 func (d *Dir) replaceCheckpoint(name string, have *map[TopicPartition]int64, next map[TopicPartition]int64) error {
-	if err := d.fs.Meta().WriteFile(filepath.Join(d.path, name), encodeCheckpoint(next)); err != nil {
+	if err := d.writeCheckpoint(name, next); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	*have = next
 	return nil
+}
+
+// writeCheckpoint fails the directory when it is not known which content the
+// file has now: a promise that nobody remembers could not be lowered.
+func (d *Dir) writeCheckpoint(name string, m map[TopicPartition]int64) error {
+	err := d.fs.Meta().WriteFile(filepath.Join(d.path, name), encodeCheckpoint(m))
+	if err != nil && !temporary(err) {
+		d.Fail(err)
+	}
+	return err
 }
 
 // lowerCheckpoints makes sure that the files promise no more of a partition
