@@ -51,6 +51,7 @@ const (
 	opRemove
 	opRename
 	opSyncDir
+	opReread // the cache forgets what the disk has not
 )
 
 type diskOp struct {
@@ -359,6 +360,31 @@ func (o openNode) op(name string) error {
 func (o openNode) Allocate(off, n int64) error { return o.op("allocate") }
 func (o openNode) Close() error                { return nil }
 
+// Reread takes what a failed flush has thrown away out of the cache.
+func (o openNode) Reread() error {
+	f := o.n.fs
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.ask("reread", o.name, 0); err != nil {
+		return err
+	}
+	_, _, thrown := f.settled(len(f.ops))
+	x := &node{data: slices.Clone(o.n.first), size: int64(len(o.n.first))}
+	for i, op := range f.ops {
+		switch {
+		case op.n != o.n || thrown[i]:
+		case op.kind == opWrite:
+			x.set(op.data, op.off)
+		case op.kind == opTruncate:
+			x.resize(op.off)
+		}
+	}
+	clear(o.n.data[:o.n.size])
+	copy(o.n.data, x.data[:min(x.size, o.n.size)])
+	f.record(diskOp{kind: opReread, n: o.n})
+	return nil
+}
+
 func (o openNode) Truncate(size int64) error {
 	f := o.n.fs
 	f.mu.Lock()
@@ -427,7 +453,7 @@ func (f *crashFS) settled(k int) (meta int, durable, thrown []bool) {
 // touches.
 func (f *crashFS) lastMeta(i int, touches func(diskOp) bool) int {
 	for j := i - 1; j >= 0; j-- {
-		if k := f.ops[j].kind; k != opWrite && k != opSync && k != opSyncDir && touches(f.ops[j]) {
+		if k := f.ops[j].kind; k != opWrite && k != opSync && k != opSyncDir && k != opReread && touches(f.ops[j]) {
 			return j + 1
 		}
 	}
@@ -453,6 +479,12 @@ func (f *crashFS) image(k int, how loss, r *rand.Rand) *crashFS {
 	if how == tear4096 {
 		block = 4096
 	}
+	reread := map[*node]int{}
+	for i, op := range f.ops[:k] {
+		if op.kind == opReread {
+			reread[op.n] = i
+		}
+	}
 	names := maps.Clone(f.first)
 	files := map[*node]*node{}
 	file := func(n *node) *node {
@@ -470,7 +502,7 @@ func (f *crashFS) image(k int, how loss, r *rand.Rand) *crashFS {
 				keep := durable[i]
 				switch {
 				case keep:
-				case how == keepAll:
+				case how == keepAll && !(thrown[i] && i < reread[op.n]):
 					keep = true // the page cache still has what the disk has not
 				case thrown[i]:
 					keep = false

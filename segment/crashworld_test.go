@@ -184,7 +184,11 @@ func (w *crashWorld) step() error {
 		kind, do = "kill", func() error { return w.restart(false) }
 	}
 	w.done[kind]++
+	at := w.fs.length()
 	err := do()
+	if dbg {
+		fmt.Println("step", at, w.fs.length(), kind, i, p.l.Start(), p.l.End(), p.l.Durable(), "owed", p.durable, p.start, p.dropped, p.l.epochs.list(), p.l.epochs.dirty.Load(), err, w.d.points)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
 	}
@@ -407,6 +411,8 @@ func (w *crashWorld) shut(clean bool) error {
 	return errors.Join(err, w.d.Close())
 }
 
+var dbg bool
+
 var errLaw = errors.New("law broken")
 
 // match returns the history a recovered log is a part of.
@@ -610,7 +616,7 @@ func (f *crashFS) describe(k int) string {
 		return "none"
 	}
 	op := f.ops[k-1]
-	return fmt.Sprintf("%s %s %s at %d, %d bytes", [...]string{"write", "truncate", "sync", "create", "remove", "rename", "syncdir"}[op.kind],
+	return fmt.Sprintf("%s %s %s at %d, %d bytes", [...]string{"write", "truncate", "sync", "create", "remove", "rename", "syncdir", "reread"}[op.kind],
 		op.name, op.to, op.off, len(op.data))
 }
 

@@ -181,6 +181,12 @@ func (f *diskFile) Datasync() error {
 	return wrap("fdatasync", f.name, retry(func() error { return unix.Fdatasync(f.fd) }))
 }
 
+// Reread drops the clean pages. One whose write has failed is clean, and the
+// kernel goes on serving what the disk does not have.
+func (f *diskFile) Reread() error {
+	return wrap("fadvise", f.name, retry(func() error { return unix.Fadvise(f.fd, 0, 0, unix.FADV_DONTNEED) }))
+}
+
 func (f *diskFile) Close() error {
 	err := unix.Munmap(f.data)
 	return wrap("close", f.name, errors.Join(err, unix.Close(f.fd)))

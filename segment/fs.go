@@ -48,6 +48,10 @@ type File interface {
 	Truncate(size int64) error
 	// Datasync makes all written bytes durable.
 	Datasync() error
+	// Reread forgets what is cached of the file and not to be written any
+	// more, before its map is looked at: what is read after it is what the
+	// disk holds or will be given by the next Datasync.
+	Reread() error
 	// Close unmaps and closes.
 	Close() error
 }

@@ -302,4 +302,6 @@ func (f *memFile) Datasync() error {
 	return nil
 }
 
+func (f *memFile) Reread() error { return nil }
+
 func (f *memFile) Close() error { return nil }

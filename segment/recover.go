@@ -224,7 +224,13 @@ func (r *recovery) walk() (int64, error) {
 			end = f.c.end
 			continue
 		}
-		at, reason := r.walkSegment(f)
+		if i == r.walkFrom { // what the file says of epochs from here on is older than the batches
+			r.l.epochs.truncateEnd(s.base)
+		}
+		at, reason, err := r.walkSegment(f)
+		if err != nil {
+			return end, err
+		}
 		end = at.off
 		if reason != "" {
 			return end, r.tail(f, at, reason, i+1)
@@ -239,13 +245,20 @@ func (r *recovery) walk() (int64, error) {
 
 // walkSegment rebuilds a segment from its bytes up to its bound or to the
 // first byte that is no good batch; the reason is "" when all were good.
-func (r *recovery) walkSegment(f *found) (border, string) {
+func (r *recovery) walkSegment(f *found) (border, string, error) {
 	s, l := f.seg, r.l
 	s.index, s.indexed = &index{}, 0
 	s.maxTs.Store(noTimestamp)
 	r.stats.IndexesRebuilt++
 	at := border{0, s.base}
 	m := s.m.Load()
+	if !l.clean {
+		// The process before may have died of a failed flush: its bytes are in
+		// the cache, not on the disk, and no later flush would bring them there.
+		if err := m.Reread(); err != nil {
+			return at, "", err
+		}
+	}
 	rest := m.Bytes[:m.Size]
 	reason := ""
 	for at.off != f.bound && len(rest) > 0 {
@@ -255,7 +268,7 @@ func (r *recovery) walkSegment(f *found) (border, string) {
 			break
 		}
 		s.note(b, at.pos)
-		if e := b.PartitionLeaderEpoch(); e > l.epochs.at(at.off) && e > l.epochs.latest() {
+		if e := b.PartitionLeaderEpoch(); e > l.epochs.latest() {
 			l.epochs.assign(e, at.off)
 		}
 		if at.off >= r.replay {
@@ -267,7 +280,7 @@ func (r *recovery) walkSegment(f *found) (border, string) {
 		r.stats.Bytes += int64(b.Size())
 	}
 	s.publish(at.pos, at.off)
-	return at, reason
+	return at, reason, nil
 }
 
 // goodBatch returns the first batch of data if it is whole, sound, begins at
