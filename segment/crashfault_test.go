@@ -58,6 +58,7 @@ type script struct {
 	n       int
 	hit     *string
 	refused int
+	died    bool
 }
 
 // TestCrashNthOperationFails runs a script again and again, each time with a
@@ -75,7 +76,7 @@ func TestCrashNthOperationFails(t *testing.T) {
 				}
 				y.Points++
 				y.Checked += x.checked(t)
-				if x.d.Failed() != nil {
+				if x.died {
 					died++
 				}
 				if x.refused > 0 {
@@ -112,6 +113,7 @@ func runScript(t *testing.T, seed uint64, n int, f failure, steps int) *script {
 		}
 		if w.d.Failed() != nil {
 			x.dead(t, seed)
+			x.died = true
 			x.reopen(t, seed, w.d.Failed())
 			continue
 		}

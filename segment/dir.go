@@ -310,11 +310,12 @@ func (d *Dir) Delete(logs ...*Log) error {
 	var moved []string
 	var errs []error
 	for _, l := range logs {
-		if !l.exists {
-			continue
-		}
 		gone := l.id.deletedName(d.path)
-		if err := errors.Join(d.removeDir(gone), d.fs.Rename(l.path, gone)); err != nil {
+		err := errors.Join(d.removeDir(gone), d.fs.Rename(l.path, gone))
+		if !l.exists && errors.Is(err, fs.ErrNotExist) {
+			continue // never written to; on a full disk its directory may have been made all the same
+		}
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
