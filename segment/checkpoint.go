@@ -74,7 +74,7 @@ func (d *Dir) WriteCheckpoint(name string, m map[TopicPartition]int64) error {
 func (d *Dir) owed(name string) (have *map[TopicPartition]int64, most func(*Log) int64) {
 	switch name {
 	case RecoveryPointCheckpoint:
-		return &d.points, (*Log).Durable
+		return &d.points, (*Log).recoveryPoint
 	case LogStartCheckpoint:
 		return &d.starts, (*Log).Start
 	}

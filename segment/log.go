@@ -66,6 +66,7 @@ type Log struct {
 	start   atomic.Int64
 	end     atomic.Int64
 	durable atomic.Int64
+	covered atomic.Int64 // by the epoch file as well; the recovery point is not above it
 	size    atomic.Int64
 	written atomic.Int64 // bytes written by this process
 	closed  atomic.Bool
@@ -107,6 +108,10 @@ func (l *Log) End() int64 { return l.end.Load() }
 
 // Durable returns the offset below which everything is covered by a flush.
 func (l *Log) Durable() int64 { return l.durable.Load() }
+
+// recoveryPoint is where the next start may begin to walk: segments below it
+// are not, so the epochs of their batches are in the file.
+func (l *Log) recoveryPoint() int64 { return min(l.Durable(), l.covered.Load()) }
 
 // Size returns the bytes of all segments.
 func (l *Log) Size() int64 { return l.size.Load() }
@@ -213,6 +218,9 @@ func (l *Log) SealClean() error {
 		f.Do()
 		if err := l.Flushed(f); err != nil {
 			return err
+		}
+		if f.stale {
+			return fmt.Errorf("epochs of %s: %w", l.path, ErrNoSpace)
 		}
 	}
 	s := l.active()

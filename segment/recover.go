@@ -362,6 +362,7 @@ func (r *recovery) finish(end, start int64) error {
 	if l.clean {
 		l.durable.Store(end)
 	}
+	l.covered.Store(l.Durable())
 	l.namesDirty = true
 	l.epochs.truncateEnd(end)
 	l.epochs.truncateStart(l.Start())

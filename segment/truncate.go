@@ -112,6 +112,7 @@ func (l *Log) beginTruncation(t Truncation) Truncation {
 	}
 	l.start.Store(min(l.Start(), t.to)) // it may lie inside the batch that is cut
 	l.durable.Store(min(l.Durable(), t.to))
+	l.covered.Store(min(l.covered.Load(), t.to))
 	var after epochs
 	after.p.Store(l.epochs.p.Load())
 	if t.full {
@@ -301,6 +302,7 @@ func (l *Log) Truncated(t Truncation) error {
 	if t.full {
 		l.start.Store(t.to)
 		l.durable.Store(t.to)
+		l.covered.Store(t.to)
 	}
 	l.next, l.sealing = t.to, false
 	l.producers = t.producers
