@@ -14,6 +14,8 @@ type Truncation struct {
 	log    *Log
 	err    error
 	noop   bool
+	begun  bool       // the disk is being changed
+	start  int64      // the start offset before
 	to     int64      // the new end offset
 	full   bool       // nothing stays: the log starts again at to
 	keep   []*segment // whole segments that stay
@@ -104,6 +106,7 @@ func (l *Log) nextLimit() int64 {
 // written from here on can promise what is about to go.
 func (l *Log) beginTruncation(t Truncation) Truncation {
 	l.truncating = true
+	t.start = l.Start()
 	for _, s := range t.remove {
 		s.retired.Store(true) // not opened again: another file may take its name
 	}
@@ -137,6 +140,10 @@ func (t *Truncation) Do() {
 	if t.err = l.dir.lowerCheckpoints(l.id.TopicPartition()); t.err != nil {
 		return
 	}
+	if t.err = t.create(); t.err != nil {
+		return // a full disk shows before anything is gone
+	}
+	t.begun = true
 	if t.full {
 		t.err = t.removeAll()
 	}
@@ -165,22 +172,25 @@ func (l *Log) existsOnDisk(t *Truncation) bool {
 	return len(t.keep) > 0 || t.cut != nil || len(t.remove) > 0
 }
 
-// place puts the new empty segment file, replacing one of the same name.
-func (t *Truncation) place() error {
+// create makes the new empty segment file, not yet under its name.
+func (t *Truncation) create() error {
 	l := t.log
 	name := segmentName(l.path, t.to, logSuffix)
 	if err := l.dir.fs.Remove(name + newSuffix); err != nil {
 		return err
 	}
 	m, err := l.dir.fs.Open(name+newSuffix, t.limit, true)
-	if err != nil {
-		return err
+	if err == nil {
+		t.made = newSegment(l, t.to, m, t.limit, t.step)
 	}
-	if err := l.dir.fs.Rename(name+newSuffix, name); err != nil {
-		return errors.Join(err, m.Close())
-	}
-	t.made = newSegment(l, t.to, m, t.limit, t.step)
-	return l.dir.fs.SyncDir(l.path)
+	return err
+}
+
+// place gives it its name, replacing a file of the same.
+func (t *Truncation) place() error {
+	l := t.log
+	name := segmentName(l.path, t.to, logSuffix)
+	return errors.Join(l.dir.fs.Rename(name+newSuffix, name), l.dir.fs.SyncDir(l.path))
 }
 
 // removeAbove unlinks what lay above the new end, the newest first, and the
@@ -273,9 +283,10 @@ func (l *Log) Truncated(t Truncation) error {
 		for _, s := range t.remove {
 			s.retired.Store(false)
 		}
-		if t.made != nil || t.full || !temporary(t.err) {
+		if t.begun || !temporary(t.err) {
 			l.dir.Fail(t.err) // half done: memory and disk no longer agree
 		}
+		l.start.Store(t.start)
 		return t.err
 	}
 	segs := append([]*segment(nil), t.keep...)
