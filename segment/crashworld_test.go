@@ -52,7 +52,7 @@ type crashWorld struct {
 	marks []mark
 	early bool // the planted bug: acknowledged before the fdatasync
 	now   int64
-	epoch int32 // of the leader, never given out twice
+	epoch int32          // of the leader, never given out twice
 	done  map[string]int // steps by kind
 }
 
@@ -89,7 +89,7 @@ func (w *crashWorld) open() error {
 			*p = *newCrashPart(nextID(p.id))
 		}
 		p.gone = false
-		l, _, err := d.OpenLog(p.id, crashConfig, w.now)
+		l, err := openOver(d, there, p.id, w.now)
 		if err != nil {
 			_ = d.Close()
 			return err
@@ -114,6 +114,33 @@ func (w *crashWorld) crash(k int, how loss) {
 	}
 }
 
+// openOver opens a log; what an earlier topic of its name has left goes, as
+// at a broker that finds a partition its view does not have.
+func openOver(d *Dir, there []LogID, id LogID, now int64) (*Log, error) {
+	for _, old := range there {
+		if old.TopicPartition() == id.TopicPartition() && old != id {
+			l, _, err := d.OpenLog(old, crashConfig, now)
+			if err == nil {
+				err = d.Delete(l)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	l, _, err := d.OpenLog(id, crashConfig, now)
+	return l, err
+}
+
+// flushed is what the log says is durable. An empty log that begins at an
+// offset it was told has nothing on disk that says so.
+func (p *crashPart) flushed() int64 {
+	if len(p.bs) == 0 {
+		return 0
+	}
+	return p.l.Durable()
+}
+
 func nextID(id LogID) LogID {
 	id.TopicID[2]++
 	return id
@@ -124,7 +151,9 @@ func nextID(id LogID) LogID {
 func (w *crashWorld) reconcile() {
 	for i, p := range w.parts {
 		list, _ := p.match(p.l)
-		p.bs, p.alt = upTo(list, p.l.End()), nil
+		if p.bs = upTo(list, p.l.End()); len(p.bs) > 0 {
+			p.alt = nil // else it may come back, until the next flush of names
+		}
 		w.note(i)
 	}
 }
@@ -184,12 +213,7 @@ func (w *crashWorld) step() error {
 		kind, do = "kill", func() error { return w.restart(false) }
 	}
 	w.done[kind]++
-	at := w.fs.length()
-	err := do()
-	if dbg {
-		fmt.Println("step", at, w.fs.length(), kind, i, p.l.Start(), p.l.End(), p.l.Durable(), "owed", p.durable, p.start, p.dropped, p.l.epochs.list(), p.l.epochs.dirty.Load(), err, w.d.points)
-	}
-	if err != nil {
+	if err := do(); err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
 	}
 	return nil
@@ -245,6 +269,7 @@ func (w *crashWorld) append(i, n int) error {
 			return errors.Join(err, w.drain(i, &wr))
 		}
 		p.l.Queue(b, nothing{})
+		p.start = min(p.start, b.BaseOffset())
 		p.bs = append(p.bs[:len(p.bs):len(p.bs)], b)
 	}
 	return w.drain(i, &wr)
@@ -275,7 +300,7 @@ func (w *crashWorld) flush(i int) error {
 	if err := p.l.Flushed(f); err != nil {
 		return err
 	}
-	p.durable = max(p.durable, p.l.Durable())
+	p.durable, p.alt = max(p.durable, p.flushed()), nil
 	w.note(i)
 	return nil
 }
@@ -380,7 +405,7 @@ func (w *crashWorld) restart(clean bool) error {
 		if why := p.holds(p.l, true); why != "" {
 			return fmt.Errorf("%w: %s", errLaw, why)
 		}
-		p.durable = max(p.durable, p.l.Durable())
+		p.durable = max(p.durable, p.flushed())
 		w.note(i)
 	}
 	return nil
@@ -410,8 +435,6 @@ func (w *crashWorld) shut(clean bool) error {
 	}
 	return errors.Join(err, w.d.Close())
 }
-
-var dbg bool
 
 var errLaw = errors.New("law broken")
 
@@ -524,13 +547,17 @@ func verify(disk *crashFS, owed []promise, whole bool) (checked, lost int64, why
 		return 0, 0, err.Error()
 	}
 	defer d.Close()
+	there, err := d.Scan()
+	if err != nil {
+		return 0, 0, err.Error()
+	}
 	for i := range owed {
 		p := &owed[i]
 		if p.gone {
 			continue
 		}
 		checked += max(0, p.durable-p.start)
-		l, _, err := d.OpenLog(p.id, crashConfig, 0)
+		l, err := openOver(d, there, p.id, 0)
 		if err != nil {
 			return checked, lost, err.Error()
 		}
@@ -619,4 +646,3 @@ func (f *crashFS) describe(k int) string {
 	return fmt.Sprintf("%s %s %s at %d, %d bytes", [...]string{"write", "truncate", "sync", "create", "remove", "rename", "syncdir", "reread"}[op.kind],
 		op.name, op.to, op.off, len(op.data))
 }
-
