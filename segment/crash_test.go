@@ -16,6 +16,7 @@ var (
 	crashSweep    = flag.Int("crash.sweep", 1500, "truncations and bit flips of a log directory, at least")
 	crashFaults   = flag.Int("crash.faults", 800, "scripts in which the n-th operation fails, at least")
 	crashPrefixes = flag.Int("crash.prefixes", 2500, "prefixes of block-write logs, at least")
+	fullDisk      = flag.Bool("full.disk", false, "fill a file system on a loop mount")
 	crashCuts     = flag.Int("crash.cuts", 0, "power cuts per file system, on loop mounts")
 )
 

@@ -41,9 +41,12 @@ func newVolume(t *testing.T, kind string) (*volume, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mkfs.%s is not installed", kind)
 	}
-	base := "/dev/shm" // the cut is the file system's; what lies below need not be slow
-	if _, err := os.Stat(base); err != nil {
-		base = ""
+	base := os.Getenv("LOCKSTEP_CUT_DIR")
+	if base == "" {
+		base = "/dev/shm" // the cut is the file system's; what lies below need not be slow
+		if _, err := os.Stat(base); err != nil {
+			base = ""
+		}
 	}
 	dir, err := os.MkdirTemp(base, "lockstep-cut-")
 	if err != nil {
@@ -289,4 +292,76 @@ func (c *cutting) acked() (n int64) {
 		n += p.durable
 	}
 	return n
+}
+
+// TestFullDisk fills a real file system: appends are refused, what is there is
+// read and flushed, a start comes up, and with space appends go on.
+func TestFullDisk(t *testing.T) {
+	if !*fullDisk {
+		t.Skip("fills a loop mount: make linux-test")
+	}
+	v, err := newVolume(t, "ext4")
+	if err != nil {
+		t.Skip(err)
+	}
+	cfg := cutConfig
+	cfg.SegmentBytes, cfg.RetentionBytes = 1<<20, -1
+	path := filepath.Join(v.mnt, "data")
+	d := openDir(t, DiskFS{}, path)
+	l := openLog(t, d, cfg)
+	bs := put(t, l, plain(0, 3, 100))
+	ballast := filepath.Join(v.mnt, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	piece := make([]byte, 64<<10)
+	for err == nil {
+		_, err = f.Write(piece)
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var w Write
+	for n := 0; ; n++ {
+		b := build(plain(l.NextOffset(), 4, 300))
+		if err := grow(l, len(b), 1); err != nil {
+			if !errors.Is(err, ErrNoSpace) || d.Failed() != nil {
+				t.Fatalf("a full disk is answered %v, directory %v", err, d.Failed())
+			}
+			break
+		}
+		l.Queue(b, nothing{})
+		if err := drain(l, &w); err != nil {
+			t.Fatal(err)
+		}
+		if bs = append(bs, b); n > 100000 {
+			t.Fatal("the disk does not fill")
+		}
+	}
+	flush(t, l)
+	if got := all(t, l); string(got) != string(join(bs)) {
+		t.Fatal("reads of a full disk")
+	}
+	l.Close()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = openDir(t, DiskFS{}, path)
+	l = openLog(t, d, cfg)
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	bs = append(bs, put(t, l, plain(l.End(), 2, 500))...)
+	flush(t, l)
+	if got := all(t, l); string(got) != string(join(bs)) || d.Failed() != nil {
+		t.Fatal("after the disk had space again: ", d.Failed())
+	}
+	l.Close()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -130,7 +130,7 @@ func (s *sweep) check(t *testing.T, d damage) bool {
 	} else {
 		x.data[d.bit/8] ^= 1 << (d.bit % 8)
 	}
-	x.first = nil
+	x.first = slices.Clone(x.data[:x.size])
 	why := func() (why string) {
 		defer func() {
 			if p := recover(); p != nil {

@@ -451,7 +451,26 @@ func (p *promise) match(l *Log) ([]wire.Batch, string) {
 			}
 		}
 	}
-	return nil, fmt.Sprintf("%d bytes at %d..%d are not what was written: %s; before a truncation %s", len(got), l.Start(), l.End(), ranges(p.bs), ranges(p.alt))
+	return nil, fmt.Sprintf("%d bytes at %d..%d are not what was written: %s; before a truncation %s; %s",
+		len(got), l.Start(), l.End(), ranges(p.bs), ranges(p.alt), difference(got, between(p.bs, l.Start(), l.End())))
+}
+
+// difference names the first batch that is another.
+func difference(got []byte, want []wire.Batch) string {
+	why := "one is shorter"
+	_, _ = Walk(got, func(pos int64, b wire.Batch) error {
+		if len(want) == 0 {
+			return nil
+		}
+		if w := want[0]; !bytes.Equal(b, w) {
+			why = fmt.Sprintf("at %d..%d (byte %d, epoch %d, CRC %v), written %d..%d (epoch %d)",
+				b.BaseOffset(), b.NextOffset(), pos, b.PartitionLeaderEpoch(), b.CheckCRC(), w.BaseOffset(), w.NextOffset(), w.PartitionLeaderEpoch())
+			return errLaw
+		}
+		want = want[1:]
+		return nil
+	})
+	return why
 }
 
 func ranges(bs []wire.Batch) string {
