@@ -167,6 +167,7 @@ type cutting struct {
 	v     *volume
 	parts []*cutPart
 	d     *Dir
+	stats []RecoveryStats
 }
 
 func newCutting(v *volume, seed uint64) *cutting {
@@ -184,12 +185,13 @@ func (c *cutting) open() (lost int64, why string) {
 	if err != nil {
 		return 0, err.Error()
 	}
-	c.d = d
+	c.d, c.stats = d, nil
 	for _, p := range c.parts {
-		l, _, err := d.OpenLog(p.id, cutConfig, 0)
+		l, stats, err := d.OpenLog(p.id, cutConfig, 0)
 		if err != nil {
 			return lost, err.Error()
 		}
+		c.stats = append(c.stats, stats)
 		p.l = l
 		lost += p.lost(l)
 		if x := p.holds(l, false); x != "" && why == "" {
@@ -199,6 +201,21 @@ func (c *cutting) open() (lost int64, why string) {
 		p.bs = append([]wire.Batch(nil), between(p.bs, l.Start(), l.End())...)
 	}
 	return lost, why
+}
+
+// describe says what the logs look like, for a law that was broken.
+func (c *cutting) describe() string {
+	var b strings.Builder
+	for i, p := range c.parts {
+		if p.l == nil {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s durable %d, recovery point %d, %+v:", p.l.path, p.durable, c.d.points[p.id.TopicPartition()], c.stats[i])
+		for _, s := range p.l.Segments() {
+			fmt.Fprintf(&b, " %d..%d %d bytes;", s.Base, s.End, s.Bytes)
+		}
+	}
+	return b.String()
 }
 
 func (c *cutting) close() {
@@ -274,7 +291,11 @@ func powerCuts(t *testing.T, name, kind string, n int, early bool) {
 		lost, why := c.open()
 		y.Lost += lost
 		if why != "" && !early {
-			t.Fatalf("cut %d of seed %d: %s", y.Cuts, y.Seed, why)
+			if keep := os.Getenv("LOCKSTEP_CUT_KEEP"); keep != "" {
+				out, err := exec.Command("cp", "-a", filepath.Join(v.mnt, "data"), keep).CombinedOutput()
+				t.Logf("the directory as recovered is in %s: %s %v", keep, out, err)
+			}
+			t.Fatalf("cut %d of seed %d: %s; %s", y.Cuts, y.Seed, why, c.describe())
 		}
 	}
 	c.close()

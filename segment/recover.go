@@ -263,6 +263,11 @@ func (r *recovery) walkSegment(f *found) (border, string, error) {
 	reason := ""
 	for at.off != f.bound && len(rest) > 0 {
 		b, after, why := goodBatch(rest, at.off, f.bound)
+		if why == "" && at.off >= r.point && b.PartitionLeaderEpoch() >= 0 && b.PartitionLeaderEpoch() < l.epochs.latest() {
+			// A file system may bring back, behind the new end of a file, what an
+			// earlier loss of power had left in its last block.
+			why = "the leader epoch falls"
+		}
 		if why != "" {
 			reason = why
 			break
@@ -367,7 +372,9 @@ func (r *recovery) finish(end, start int64) error {
 	l.epochs.truncateEnd(end)
 	l.epochs.truncateStart(l.Start())
 	r.stats.Segments = len(segs)
-	return l.removeSnapshots(func(off int64) bool { return off > end || off < first })
+	// A snapshot above the recovery point may be of batches that are lost: when
+	// the point has passed it, it would speak for those that came in their place.
+	return l.removeSnapshots(func(off int64) bool { return off > end || off < first || len(segs) > 0 && !r.usable(off) })
 }
 
 // settle cuts a file to its content and maps it as what it is from now on:
@@ -381,8 +388,15 @@ func (r *recovery) settle(f *found, last bool) (*segment, error) {
 		if f.bound < 0 {
 			r.stats.TornBytes += m.Size - size
 		}
-		// Nobody reads this map yet.
-		if err := m.Truncate(size); err != nil {
+		// Nobody reads this map yet. The cut is made durable before anything
+		// is written in its place: sound batches may lie behind the broken one,
+		// and a new batch of its length would make them part of the log again.
+		err := m.Truncate(size)
+		if err == nil {
+			err = m.Datasync()
+		}
+		if err != nil {
+			r.l.dir.Fail(err)
 			return nil, err
 		}
 	}
