@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -106,8 +107,39 @@ func (v *volume) again() error {
 // cutPart is a partition with a writer of its own.
 type cutPart struct {
 	promise
-	l *Log
-	r *rand.Rand
+	l      *Log
+	r      *rand.Rand
+	ghosts map[string]bool // batches that an earlier cut took
+}
+
+// adopt puts in place of what was written and not acknowledged what an earlier
+// leader had written there: ext4 commits the length of a file before the data
+// of a block that it has already, so the block may come back as it was. The
+// offset and the epoch say which batch it is, and epochs do not fall.
+func (p *cutPart) adopt() {
+	got, why := contentOf(p.l)
+	if why != "" {
+		return
+	}
+	list := between(p.bs, p.l.Start(), p.l.End())
+	var found []wire.Batch
+	epoch := int32(-1)
+	_, _ = Walk(got, func(_ int64, b wire.Batch) error {
+		if len(found) < len(list) && bytes.Equal(b, list[len(found)]) ||
+			b.BaseOffset() >= p.durable && p.ghosts[string(b)] && b.PartitionLeaderEpoch() >= epoch {
+			found = append(found, append(wire.Batch(nil), b...))
+			epoch = b.PartitionLeaderEpoch()
+		}
+		return nil
+	})
+	for _, b := range p.bs {
+		if b.NextOffset() > p.durable {
+			p.ghosts[string(b)] = true
+		}
+	}
+	if bytes.Equal(got, join(found)) {
+		p.bs = found
+	}
 }
 
 // write appends and flushes until the power goes.
@@ -174,7 +206,7 @@ func newCutting(v *volume, seed uint64) *cutting {
 	c := &cutting{v: v}
 	for i := range 3 {
 		id := LogID{Topic: "orders", Partition: int32(i), TopicID: [16]byte{9, byte(i)}}
-		c.parts = append(c.parts, &cutPart{promise: promise{id: id, dropped: true}, r: rand.New(rand.NewPCG(seed, uint64(i)))})
+		c.parts = append(c.parts, &cutPart{promise: promise{id: id, dropped: true}, r: rand.New(rand.NewPCG(seed, uint64(i))), ghosts: map[string]bool{}})
 	}
 	return c
 }
@@ -193,6 +225,7 @@ func (c *cutting) open() (lost int64, why string) {
 		}
 		c.stats = append(c.stats, stats)
 		p.l = l
+		p.adopt()
 		lost += p.lost(l)
 		if x := p.holds(l, false); x != "" && why == "" {
 			why = x

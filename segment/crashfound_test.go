@@ -175,3 +175,26 @@ func TestCutOfATornTailIsDurable(t *testing.T) {
 		t.Fatalf("end %d, cut at operation %d, no flush after it", l.End(), cut)
 	}
 }
+
+// An index of batches that were lost may end where those do that came in their
+// place: a recovery that walks the segment replaces it.
+func TestWalkedSegmentGetsANewIndex(t *testing.T) {
+	m, d, l := memLog(t, smallConfig)
+	bs := fill(t, l, seed(t), 60)
+	s := l.list()[0]
+	right := encodeIndex(s.index, s.content())
+	stale := s.content()
+	stale.size -= 100
+	name := segmentName(l.path, s.base, indexSuffix)
+	if err := m.WriteFile(name, encodeIndex(s.index.cut(300), stale)); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	l = openLog(t, d, smallConfig)
+	if data, err := m.ReadFile(name); err != nil || !bytes.Equal(data, right) {
+		t.Fatalf("the index is %d bytes, want %d: %v", len(data), len(right), err)
+	}
+	if !bytes.Equal(all(t, l), join(bs)) {
+		t.Fatal("reads")
+	}
+}

@@ -54,6 +54,7 @@ type found struct {
 	bound   int64 // content ends here at the latest; -1 for the last segment
 	trusted bool
 	c       content
+	sum     string // length and checksum of the index file; "" if there is none
 }
 
 // recover loads the files of a partition, if there are any. Order: what is
@@ -148,6 +149,7 @@ func (r *recovery) add(base int64, m Mapped, limit, bound int64) {
 	if err != nil {
 		return
 	}
+	f.sum = indexSum(data)
 	x, c, ok := decodeIndex(data)
 	whole := c.size == m.Size && bound < 0 || c.end == bound && bound >= 0 && c.size <= m.Size
 	if ok && whole && c.base == base && c.size > 0 && c.end > base {
@@ -348,6 +350,11 @@ func (r *recovery) finish(end, start int64) error {
 			return err
 		}
 		segs = append(segs, s)
+		if i >= r.walkFrom {
+			if err := r.renewIndex(f, i == len(r.found)-1); err != nil {
+				return err
+			}
+		}
 	}
 	l.setList(segs)
 	total := int64(0)
@@ -375,6 +382,31 @@ func (r *recovery) finish(end, start int64) error {
 	// A snapshot above the recovery point may be of batches that are lost: when
 	// the point has passed it, it would speak for those that came in their place.
 	return l.removeSnapshots(func(off int64) bool { return off > end || off < first || len(segs) > 0 && !r.usable(off) })
+}
+
+// indexSum tells index files apart.
+func indexSum(data []byte) string {
+	return fmt.Sprint(len(data), data[max(0, len(data)-4):])
+}
+
+// renewIndex replaces the index file of a walked segment by what the walk
+// found. An old one may be of batches that were lost, end at the same offset
+// as those that came in their place, and be trusted once the recovery point
+// has passed it.
+func (r *recovery) renewIndex(f *found, last bool) error {
+	s, fs := f.seg, r.l.dir.fs
+	name := segmentName(r.l.path, s.base, indexSuffix)
+	data := encodeIndex(s.index, s.content())
+	if f.sum == indexSum(data) || last && f.sum == "" {
+		return nil
+	}
+	if !last { // the active one gets its own when it is sealed
+		err := fs.Meta().WriteFile(name, data)
+		if err == nil || !temporary(err) {
+			return err
+		}
+	}
+	return fs.Remove(name)
 }
 
 // settle cuts a file to its content and maps it as what it is from now on:
