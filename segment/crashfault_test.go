@@ -120,6 +120,9 @@ func runScript(t *testing.T, seed uint64, n int, f failure, steps int) *script {
 		if errors.Is(err, errLaw) {
 			x.fatal(t, err)
 		}
+		if w.fs.syncFailed && w.d.Failed() == nil {
+			x.fatal(t, "a flush failed and the directory lives")
+		}
 		if w.d.Failed() != nil {
 			x.dead(t)
 			x.died = true
