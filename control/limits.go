@@ -9,6 +9,7 @@ const (
 	trailingLogs      = 4096             // commands kept after one
 	maxCommandBytes   = 1 << 20
 	tick              = 50 * time.Millisecond // between two looks at the mirrors
+	settledPerTick    = 1000                  // partitions of settled topics looked at in one tick
 	sourceRefresh     = 60 * time.Second      // mirror.metadata.refresh.interval.ms by default
 	sourceRefreshSoon = 300 * time.Millisecond
 	sourceTimeout     = 5 * time.Second // of one request to a source, and of the one Unregister of a stop

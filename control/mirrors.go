@@ -74,6 +74,7 @@ type Mirrors struct {
 	notes    map[[16]byte]string // what describe says of a promotion
 	rejected map[string]int64    // SyncRegistrationRejected by reason
 	silence  silence             // Run's alone
+	turn     turn                // Run's alone
 	running  sync.WaitGroup
 }
 
@@ -203,8 +204,9 @@ func (m *Mirrors) look(ctx context.Context) {
 		}
 	}
 	m.keepSources(ctx, v, active)
+	m.turn.begin(v)
 	for t := range v.Topics() {
-		if t.Mirror == nil {
+		if t.Mirror == nil || !m.turn.has(t) {
 			continue
 		}
 		if m.lookPartitions(ctx, v, t) {

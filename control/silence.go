@@ -37,6 +37,14 @@ func (m *Mirrors) lookSilence(ctx context.Context, v *meta.View) {
 	seen := make(map[registrationKey]time.Time, len(m.silence.since))
 	defer func() { m.silence.since = seen }()
 	answers := true
+	registered := map[string]int{} // partitions, by mirror
+	for t := range v.Topics() {
+		for _, r := range t.Registrations {
+			if r.Gates() {
+				registered[r.Mirror] += len(t.Partitions)
+			}
+		}
+	}
 	for t := range v.Topics() {
 		for _, r := range t.Registrations {
 			if !r.Gates() {
@@ -48,7 +56,9 @@ func (m *Mirrors) lookSilence(ctx context.Context, v *meta.View) {
 				since = now
 			}
 			seen[key] = since
-			if silent := m.silent(t, r.Mirror, since, now); answers && silent >= m.o.AutoRelease {
+			// Idle partitions take turns to report: that is no silence.
+			silent := m.silent(t, r.Mirror, since, now) - mirror.ReportCycle(registered[r.Mirror]) + mirror.ReportCycle(1)
+			if answers && silent >= m.o.AutoRelease {
 				answers = m.askSilent(ctx, t, r, silent)
 			}
 		}

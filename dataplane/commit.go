@@ -71,7 +71,10 @@ func (p *Partition) published() (wake uint64, report bool) {
 // waits for a partition in it.
 func (e *Engine) logFailed(p *Partition) {
 	d := p.log.Dir()
-	if _, told := e.failed.LoadOrStore(d, true); told || d.Failed() == nil {
+	if d.Failed() == nil {
+		return // only this log was closed
+	}
+	if _, told := e.failed.LoadOrStore(d, true); told {
 		return
 	}
 	e.o.Log.Error("log directory failed; its partitions are offline until a restart", "dir", d.Path(), "error", d.Failed())
@@ -153,13 +156,18 @@ func (e *Engine) startFlush(p *Partition) {
 func (e *Engine) flush(p *Partition, f segment.Flush) {
 	start := e.clock()
 	f.Do()
-	e.m.flushes.Add(1)
 	e.m.flushNs.Add(e.clock() - start)
+	e.flushed(p, f)
+}
+
+// flushed ends a flush and tells whoever waits for it.
+func (e *Engine) flushed(p *Partition, f segment.Flush) {
+	e.m.flushes.Add(1)
 	p.lock()
 	err := p.log.Flushed(f)
 	p.flushes = false
 	wake, report := p.published()
-	if err == nil {
+	if err == nil || !p.log.Failed() { // out of descriptors for the moment: the next try is a flush like any
 		e.follow(p)
 	}
 	p.unlock()

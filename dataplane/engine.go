@@ -50,10 +50,12 @@ type Options struct {
 	MaxRequestBytes int  // socket.request.max.bytes
 	FrameMemory     int  // bytes of frames being received, per reactor
 	FetchMaxBytes   int  // fetch.max.bytes
+	MaxConnections  int  // at most maxConnections; 0 = that many
 	Unstable        bool // unstable.api.versions.enable
 	Dirs            []*segment.Dir
 	Settings        func(topic, cluster map[string]string) TopicSettings                // configs of a topic, and the cluster-wide dynamic ones
 	Inflate         func(dst []byte, codec int8, src []byte, limit int) ([]byte, error) // into dst, as far as it goes
+	Compress        func(codec int8, src []byte) ([]byte, error)                        // for the cleaner, which packs records again
 	MayReport       func(mirror string) bool                                            // R3: nil allows all, as Kafka without an authorizer
 	Views           Views
 	Cold            Cold
@@ -68,13 +70,14 @@ type Options struct {
 }
 
 // JobKind tells background work apart: flushes of one disk go one after the
-// other, segment steps beside them.
+// other, segment steps beside them, and so does the closing of unused files.
 type JobKind uint8
 
 // The kinds of background work.
 const (
 	jobGrow JobKind = iota
 	jobFlush
+	jobRest
 )
 
 // Flush is the kind of a group commit, for a driver that orders jobs itself.
@@ -101,16 +104,20 @@ type Engine struct {
 	logs  map[segment.LogID]*segment.Log
 	view  *meta.View // the last one applied
 
-	targets sources
-	answer  atomic.Uint64                    // highest index at which a Register was answered OK
-	failed  sync.Map                         // *segment.Dir that has been told of
-	marks   map[segment.TopicPartition]int64 // high watermarks of the last run
-	cold    chan coldJob
-	grows   chan func()
-	flushq  chan func()
-	stop    chan struct{}
-	names   [maxReactors]atomic.Value // string: what each shard runs on
-	running sync.WaitGroup
+	targets        sources
+	answer         atomic.Uint64                    // highest index at which a Register was answered OK
+	failed         sync.Map                         // *segment.Dir that has been told of
+	checkpointedAt uint64                           // sum of the last checkpoint; of whoever calls Checkpoint
+	marks          map[segment.TopicPartition]int64 // high watermarks of the last run
+	cold           chan coldJob
+	grows          chan func()
+	flushq         chan func()
+	rests          chan func()
+	resting        atomic.Bool
+	hand           atomic.Uint64 // where rest looks next
+	stop           chan struct{}
+	names          [maxReactors]atomic.Value // string: what each shard runs on
+	running        sync.WaitGroup
 
 	inflateHot, inflateCold sync.Mutex // one large inflation at a time, of shards and of cold workers
 }
@@ -120,9 +127,15 @@ func New(o Options) (*Engine, error) {
 	if o.Reactors < 1 || o.Reactors > maxReactors {
 		return nil, errors.New("lockstep.io.reactors must be from 1 to 64")
 	}
+	if o.MaxConnections <= 0 || o.MaxConnections > maxConnections {
+		o.MaxConnections = maxConnections
+	}
 	e := &Engine{o: o, logs: map[segment.LogID]*segment.Log{}, view: meta.Empty(), stop: make(chan struct{}),
-		cold: make(chan coldJob, coldQueue), grows: make(chan func(), backgroundJobs), flushq: make(chan func(), backgroundJobs)}
+		cold: make(chan coldJob, coldQueue), grows: make(chan func(), backgroundJobs), flushq: make(chan func(), backgroundJobs), rests: make(chan func(), 1)}
 	e.all.init()
+	for _, d := range o.Dirs {
+		d.OnCrowded(e.crowded)
+	}
 	for i := range o.Reactors {
 		e.cores = append(e.cores, newCore(e, uint(i), o.Memory, func() {}))
 	}
@@ -157,10 +170,7 @@ func (e *Engine) background(kind JobKind, job func()) {
 		e.o.Background(kind, job)
 		return
 	}
-	q := e.grows
-	if kind == jobFlush {
-		q = e.flushq
-	}
+	q := [...]chan func(){jobGrow: e.grows, jobFlush: e.flushq, jobRest: e.rests}[kind]
 	select {
 	case q <- job:
 	default:
@@ -188,7 +198,7 @@ func (e *Engine) deal(from *Core, fd, listener int32) {
 			best = c
 		}
 	}
-	if total >= maxConnections {
+	if total >= int32(e.o.MaxConnections) {
 		from.m.acceptErrors.Add(1)
 		from.op(ioring.Op{Kind: ioring.Close, FD: fd, Token: tokenSpecial})
 		return

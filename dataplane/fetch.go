@@ -173,8 +173,10 @@ func (c *Core) tryFetch(f *fetch) bool {
 			continue // until the destination says from where
 		}
 		if x.p != nil {
-			if x.ahead && f.session != nil && f.session.pipelined {
-				x.ahead = x.p.registered(f.session.mirror, f.session.cluster) // still
+			if x.ahead && f.session != nil && f.session.pipelined && !x.p.registered(f.session.mirror, f.session.cluster) {
+				x.ahead, hurry = false, true
+				f.reports = append(f.reports, wire.ReportAnswer{TopicID: x.id, Partition: x.index, Err: c.unknownMirror(),
+					HighWatermark: -1, PartitionCount: -1}) // said at once: its next report may be a while away
 			}
 			c.readPart(x, budget-bytes, bytes == 0)
 		}

@@ -10,25 +10,26 @@ import (
 	"lockstep/segment"
 )
 
-const highWatermarks = "replication-offset-checkpoint"
-const logStarts = "log-start-offset-checkpoint"
-const recoveryPoints = "recovery-point-offset-checkpoint"
-
 // Open recovers every log of every directory. progress is told after each.
 func (e *Engine) Open(settings segment.Config, progress func(done, total int, stats segment.RecoveryStats)) error {
 	e.marks = map[segment.TopicPartition]int64{}
 	for _, d := range e.o.Dirs {
-		marks, err := d.ReadCheckpoint(highWatermarks)
+		marks, err := d.ReadCheckpoint(segment.HighWatermarkCheckpoint)
 		if err != nil {
 			return fmt.Errorf("high watermark checkpoint of %s: %w", d.Path(), err)
 		}
 		for tp, v := range marks {
 			e.marks[tp] = v
 		}
+		clean, err := d.ReadCheckpoint(segment.CleanerCheckpoint)
+		if err != nil {
+			return fmt.Errorf("cleaner checkpoint of %s: %w", d.Path(), err)
+		}
 		ids, err := d.Scan()
 		if err != nil {
 			return fmt.Errorf("log directory %s: %w", d.Path(), err)
 		}
+		var awake []*segment.Log
 		for i, id := range ids {
 			l, stats, err := d.OpenLog(id, settings, e.wall())
 			var corrupt *segment.CorruptError
@@ -40,7 +41,14 @@ func (e *Engine) Open(settings segment.Config, progress func(done, total int, st
 			if err != nil {
 				return fmt.Errorf("recover %s-%d: %w", id.Topic, id.Partition, err)
 			}
+			l.SetCleaned(clean[id.TopicPartition()])
 			e.logs[id] = l
+			if awake = append(awake, l); d.Crowded(false) {
+				if err := e.restOpened(d, awake); err != nil {
+					return fmt.Errorf("log directory %s: %w", d.Path(), err)
+				}
+				awake = awake[:0]
+			}
 			progress(i+1, len(ids), stats)
 		}
 	}
@@ -104,39 +112,6 @@ func (e *Engine) addMissing(c *Core, name string) {
 	e.assignSources()
 }
 
-// Checkpoint writes the high watermarks, log starts and recovery points of all
-// directories, each file as a whole.
-func (e *Engine) Checkpoint() error {
-	e.mu.RLock()
-	parts := e.parts
-	e.mu.RUnlock()
-	high := map[*segment.Dir]map[segment.TopicPartition]int64{}
-	starts := map[*segment.Dir]map[segment.TopicPartition]int64{}
-	durable := map[*segment.Dir]map[segment.TopicPartition]int64{}
-	for _, d := range e.o.Dirs {
-		high[d], starts[d], durable[d] = map[segment.TopicPartition]int64{}, map[segment.TopicPartition]int64{}, map[segment.TopicPartition]int64{}
-	}
-	for _, p := range parts {
-		if p.role.Load().gone || p.log.Failed() {
-			continue
-		}
-		d, tp := p.log.Dir(), p.log.ID().TopicPartition()
-		high[d][tp], durable[d][tp] = p.high.Load(), p.log.Durable()
-		if s := p.log.Start(); s > 0 {
-			starts[d][tp] = s
-		}
-	}
-	var errs []error
-	for _, d := range e.o.Dirs {
-		if d.Failed() != nil {
-			continue
-		}
-		errs = append(errs, d.WriteCheckpoint(highWatermarks, high[d]), d.WriteCheckpoint(logStarts, starts[d]),
-			d.WriteCheckpoint(recoveryPoints, durable[d]))
-	}
-	return errors.Join(errs...)
-}
-
 // FlushAll starts writeback and flushes of what has been appended, so that a
 // reactor is not throttled on dirty pages and a crash of the machine loses
 // little even in appended mode. It returns when all have ended.
@@ -144,17 +119,32 @@ func (e *Engine) FlushAll() {
 	e.mu.RLock()
 	parts := e.parts
 	e.mu.RUnlock()
+	flushes := map[*segment.Dir][]*segment.Flush{}
+	flushing := map[*segment.Dir][]*Partition{}
 	for _, p := range parts {
 		p.lock()
 		f, ok := segment.Flush{}, false
 		if !p.flushes {
-			if f, ok = p.log.FlushPlan(); ok {
-				p.flushes = true
-			}
+			f, ok = p.log.FlushPlan()
+			p.flushes = ok
 		}
 		p.unlock()
-		if ok {
+		if !ok {
+			continue
+		}
+		if p.role.Load().settings.Durable { // somebody waits for this one
 			e.flush(p, f)
+			continue
+		}
+		d, kept := p.log.Dir(), f
+		flushes[d], flushing[d] = append(flushes[d], &kept), append(flushing[d], p)
+	}
+	for _, d := range e.o.Dirs { // in their order: a simulated run is repeatable
+		start := e.clock()
+		d.FlushLogs(flushes[d])
+		e.m.flushNs.Add(e.clock() - start)
+		for i, f := range flushes[d] {
+			e.flushed(flushing[d][i], *f)
 		}
 	}
 }
@@ -199,16 +189,17 @@ func (e *Engine) Close(drain time.Duration) error {
 	errs := []error{e.Checkpoint()}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for id, l := range e.logs {
-		if l.Failed() {
-			continue
+	logs := map[*segment.Dir][]*segment.Log{}
+	for _, l := range e.logs {
+		if !l.Failed() {
+			logs[l.Dir()] = append(logs[l.Dir()], l)
 		}
-		if err := l.SealClean(); err != nil {
-			errs = append(errs, fmt.Errorf("seal %s-%d: %w", id.Topic, id.Partition, err))
-		}
-		l.Close()
 	}
 	for _, d := range e.o.Dirs {
+		errs = append(errs, d.SealClean(logs[d]...))
+		for _, l := range logs[d] {
+			l.Close()
+		}
 		if d.Failed() == nil && errors.Join(errs...) == nil {
 			errs = append(errs, d.CloseClean())
 		} else {

@@ -20,6 +20,8 @@ type metrics struct {
 // shared are counters of work that any thread does.
 type shared struct {
 	slowWrites, growErrors, flushes, flushNs atomic.Int64
+	cleaned, cleanedRecords, cleanErrors     atomic.Int64
+	rested                                   atomic.Int64 // logs whose files were closed for want of descriptors
 	ungated                                  atomic.Int64 // acks after OK that were not gated: must stay 0 (R10)
 }
 
@@ -59,14 +61,20 @@ type Metrics struct {
 	MirrorBytes, MirrorFetches, MirrorErrors int64
 	MirrorNamed, MirrorStalls                int64
 	SlowWrites, GrowErrors, Flushes, FlushNs int64
+	OpenFiles, Rested                        int64
+	Cleaned, CleanedRecords, CleanErrors     int64
 	UngatedAcks                              int64
 	ProduceLatency, SyncLatency              Histogram
 }
 
 // Metrics sums the shards' counters.
 func (e *Engine) Metrics() Metrics {
-	out := Metrics{SlowWrites: e.m.slowWrites.Load(), GrowErrors: e.m.growErrors.Load(), Flushes: e.m.flushes.Load(),
+	out := Metrics{Rested: e.m.rested.Load(), Cleaned: e.m.cleaned.Load(), CleanedRecords: e.m.cleanedRecords.Load(), CleanErrors: e.m.cleanErrors.Load(),
+		SlowWrites: e.m.slowWrites.Load(), GrowErrors: e.m.growErrors.Load(), Flushes: e.m.flushes.Load(),
 		FlushNs: e.m.flushNs.Load(), UngatedAcks: e.m.ungated.Load()}
+	for _, d := range e.o.Dirs {
+		out.OpenFiles += d.OpenFiles()
+	}
 	for _, c := range e.cores {
 		m := &c.m
 		out.Connections += int64(c.load.Load())

@@ -3,7 +3,9 @@ package dataplane
 import (
 	"slices"
 
+	"lockstep/internal/mirror"
 	"lockstep/internal/wire"
+	"lockstep/segment"
 )
 
 func requestRoom(targets []wire.FetchTarget, reports []wire.Report, l *lane) int {
@@ -96,7 +98,7 @@ func (c *Core) repeatReports(l *lane) {
 			}
 		}
 	}
-	c.timers.arm(&l.timer, c.now+reportRepeat)
+	c.timers.arm(&l.timer, c.now+max(reportRepeat, int64(mirror.LookEvery(l.users))))
 }
 
 // wantReport is called wherever a mirrored partition's log end has moved. [L]
@@ -321,6 +323,11 @@ func (c *Core) queueMirrored(p *Partition, r *role, whole []byte, f *frame) (lef
 			p.down.epochBehind, p.down.maxSourceEpoch = true, max(p.down.maxSourceEpoch, e)
 			return left, false
 		}
+		var owner segment.Releaser = f
+		if b.BaseOffset() > next { // the source's log is compacted: ours stays dense
+			end := min(b.BaseOffset(), next+wire.MaxEmptySpan)
+			b, after, owner = wire.EmptyBatch(nil, next, end, b.PartitionLeaderEpoch()), left, unowned{}
+		}
 		switch p.log.Room(len(b), c.wall) {
 		case roomGrow:
 			p.stalled |= 1 << c.id
@@ -329,11 +336,19 @@ func (c *Core) queueMirrored(p *Partition, r *role, whole []byte, f *frame) (lef
 			p.down.lastError = "our log directory has failed"
 			return left, false
 		}
-		f.hold()
-		p.log.Queue(b, f)
+		if owner == f {
+			f.hold()
+		}
+		p.log.Queue(b, owner)
 		left = after
 	}
 }
+
+// unowned bytes belong to nobody who waits for them.
+type unowned struct{}
+
+// Release does nothing.
+func (unowned) Release() {}
 
 // roomFor goes on with a partition whose log has grown.
 func (x *lanes) roomFor(c *Core, p *Partition) {

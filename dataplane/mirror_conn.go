@@ -48,6 +48,8 @@ type lane struct {
 	wait       int32 // ms that a fetch may wait there
 	changed    bool  // what is to be fetched may be other than what the source was told
 	scanAt     int64 // when to look whether it is
+	synced     int   // partitions that report
+	phase      int   // which share of them repeats its report next
 
 	users int // report lane: sessions that speak on it
 }

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"lockstep/internal/mirror"
 	"lockstep/internal/wire"
 )
 
@@ -40,19 +41,29 @@ func (c *Core) sendChanges(l *lane) {
 	for i := range l.told {
 		l.told[i].wanted = false
 	}
-	soonest := int64(0)
-	l.wanted, l.wait, l.changed = 0, mirrorWaitMS, false
-	for _, s := range l.sessions {
+	soonest, synced, soon := int64(0), 0, false
+	phases := mirror.ReportPhases(l.synced)
+	l.wanted, l.changed = 0, false
+	for i, s := range l.sessions {
 		if s.until > c.now && (soonest == 0 || s.until < soonest) {
 			soonest = s.until
 		}
-		want, sync := c.wantTarget(l, s)
+		want, sync := c.wantTarget(l, s, i%phases == l.phase%phases)
 		if want {
 			l.wanted++
 		}
-		if want && !sync {
-			l.wait = mirrorWaitSoonMS
+		if sync {
+			synced++
 		}
+		soon = soon || want && !sync
+	}
+	if c.now >= l.scanAt { // not for every change in between: those bring no report about again
+		l.phase++
+	}
+	l.synced = synced
+	l.wait = int32(mirror.LookEvery(len(l.sessions)).Milliseconds())
+	if soon && l.wait <= mirrorWaitMS {
+		l.wait = mirrorWaitSoonMS
 	}
 	l.scanAt = c.now + int64(l.wait)*1e6
 	if l.wanted == 0 && l.window == 0 {
@@ -102,8 +113,8 @@ func (c *Core) sendOne(l *lane, maxBytes int32, forgotten []wire.ForgottenPartit
 }
 
 // wantTarget tells whether a partition is to be fetched now, and lists it where
-// the source does not know yet from where.
-func (c *Core) wantTarget(l *lane, s *session) (want, sync bool) {
+// the source does not know yet from where. repeat: its report is due again.
+func (c *Core) wantTarget(l *lane, s *session, repeat bool) (want, sync bool) {
 	if s.state != sessionReady || s.until > c.now {
 		return false, false
 	}
@@ -135,7 +146,7 @@ func (c *Core) wantTarget(l *lane, s *session) (want, sync bool) {
 	l.told[i] = now
 	// A report is what lets the source read ahead. Its answer is how we hear of
 	// a release, so it is repeated where nothing happens, too.
-	if sync = now.sync && l.version >= 20; sync {
+	if sync = now.sync && l.version >= 20; sync && (repeat || named || l.window == 0) {
 		c.buildReport(p, r)
 	}
 	return true, sync

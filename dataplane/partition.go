@@ -20,6 +20,7 @@ type TopicSettings struct {
 	TimestampBefore  int64 // message.timestamp.before.max.ms
 	TimestampAfter   int64 // message.timestamp.after.max.ms
 	Retention        bool  // cleanup.policy contains delete
+	Cleaner          Cleaner
 	ProducerExpiryMS int64
 }
 

@@ -26,6 +26,7 @@ func (e *Engine) Start(mk MakeEngine) error {
 		e.spawn(func() { e.jobWorker(e.grows) })
 	}
 	e.spawn(func() { e.jobWorker(e.flushq) })
+	e.spawn(func() { e.jobWorker(e.rests) })
 	ready := make(chan error)
 	for _, c := range e.cores {
 		e.spawn(func() { e.react(c, mk, ready) })

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"lockstep/internal/compress"
 	"lockstep/internal/meta"
 	"lockstep/internal/msg"
 	"lockstep/internal/wire"
@@ -89,8 +90,17 @@ func (f *facts) register(t testing.TB, mirror, topic string) int64 {
 func testSettings(configs, _ map[string]string) TopicSettings {
 	minISR, _ := strconv.Atoi(configs["min.insync.replicas"])
 	durable := configs["flush.ack"] == "durable"
+	segmentBytes, retentionBytes := int64(4<<20), int64(-1)
+	if n, err := strconv.ParseInt(configs["segment.bytes"], 10, 64); err == nil {
+		segmentBytes = n
+	}
+	if n, err := strconv.ParseInt(configs["retention.bytes"], 10, 64); err == nil {
+		retentionBytes = n
+	}
 	return TopicSettings{
-		Segment: segment.Config{SegmentBytes: 4 << 20, IndexIntervalBytes: 4096, RetentionMs: -1, RetentionBytes: -1, MaxMessageBytes: 1 << 20, Durable: durable},
+		Segment: segment.Config{SegmentBytes: segmentBytes, IndexIntervalBytes: 4096, RetentionMs: -1, RetentionBytes: retentionBytes, MaxMessageBytes: int32(min(segmentBytes, 1<<20)), Durable: durable},
+		Compact: configs["cleanup.policy"] == "compact", Retention: configs["cleanup.policy"] == "delete",
+		Cleaner: Cleaner{MaxLagMS: math.MaxInt64},
 		MinISR:  int32(max(1, minISR)), MaxMessageBytes: 1 << 20, Durable: durable,
 		TimestampBefore: math.MaxInt64, TimestampAfter: math.MaxInt64, ProducerExpiryMS: math.MaxInt64 / 2}
 }
@@ -157,7 +167,7 @@ func newRig(t testing.TB, reactors int, topics ...string) *rig {
 		return b
 	}
 	r.e, err = New(Options{NodeID: 1, Reactors: reactors, MaxRequestBytes: 1 << 20, FrameMemory: 4 << 20, FetchMaxBytes: 8 << 20, Unstable: true,
-		Dirs: []*segment.Dir{dir}, Settings: testSettings, Views: r.facts, Cold: r, Clock: r, Memory: &r.mem,
+		Dirs: []*segment.Dir{dir}, Settings: testSettings, Inflate: compress.Inflate, Compress: compress.Compress, Views: r.facts, Cold: r, Clock: r, Memory: &r.mem,
 		Log: slog.New(slog.DiscardHandler), Background: r.background})
 	if err != nil {
 		t.Fatal(err)

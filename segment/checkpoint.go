@@ -18,6 +18,7 @@ const (
 	RecoveryPointCheckpoint = "recovery-point-offset-checkpoint"
 	HighWatermarkCheckpoint = "replication-offset-checkpoint"
 	LogStartCheckpoint      = "log-start-offset-checkpoint"
+	CleanerCheckpoint       = "cleaner-offset-checkpoint"
 )
 
 // ReadCheckpoint reads one of the checkpoint files; a file that is not there
@@ -102,11 +103,16 @@ func (d *Dir) writeCheckpoint(name string, m map[TopicPartition]int64) error {
 	return err
 }
 
+// Lowered counts the recovery points that a truncation has lowered: the file
+// says less than the logs until it is written again.
+func (d *Dir) Lowered() int64 { return d.lowered.Load() }
+
 // lowerCheckpoints makes sure that the files promise no more of a partition
 // than is durable, and no later start, before a truncation takes something away.
 func (d *Dir) lowerCheckpoints(p TopicPartition) error {
 	return d.changeCheckpoints(func(m map[TopicPartition]int64, l func(TopicPartition) (int64, bool)) {
 		if most, ok := l(p); ok && m[p] > most {
+			d.lowered.Add(1)
 			m[p] = most
 		}
 	})

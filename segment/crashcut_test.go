@@ -104,8 +104,8 @@ func (v *volume) again() error {
 	return v.mount()
 }
 
-// cutPart is a partition with a writer of its own.
-type cutPart struct {
+// cutLog is a partition with a writer of its own.
+type cutLog struct {
 	promise
 	l      *Log
 	r      *rand.Rand
@@ -116,7 +116,7 @@ type cutPart struct {
 // leader had written there: ext4 commits the length of a file before the data
 // of a block that it has already, so the block may come back as it was. The
 // offset and the epoch say which batch it is, and epochs do not fall.
-func (p *cutPart) adopt() {
+func (p *cutLog) adopt() {
 	got, why := contentOf(p.l)
 	if why != "" {
 		return
@@ -143,7 +143,7 @@ func (p *cutPart) adopt() {
 }
 
 // write appends and flushes until the power goes.
-func (p *cutPart) write(parts []*cutPart, early bool, off *atomic.Bool) {
+func (p *cutLog) write(parts []*cutLog, early bool, off *atomic.Bool) {
 	var w Write
 	epoch := p.l.LatestEpoch() + 1
 	for n := 0; ; n++ {
@@ -197,7 +197,7 @@ func (p *cutPart) write(parts []*cutPart, early bool, off *atomic.Bool) {
 // cutting is a log directory on a volume.
 type cutting struct {
 	v     *volume
-	parts []*cutPart
+	parts []*cutLog
 	d     *Dir
 	stats []RecoveryStats
 }
@@ -206,7 +206,7 @@ func newCutting(v *volume, seed uint64) *cutting {
 	c := &cutting{v: v}
 	for i := range 3 {
 		id := LogID{Topic: "orders", Partition: int32(i), TopicID: [16]byte{9, byte(i)}}
-		c.parts = append(c.parts, &cutPart{promise: promise{id: id, dropped: true}, r: rand.New(rand.NewPCG(seed, uint64(i))), ghosts: map[string]bool{}})
+		c.parts = append(c.parts, &cutLog{promise: promise{id: id, dropped: true}, r: rand.New(rand.NewPCG(seed, uint64(i))), ghosts: map[string]bool{}})
 	}
 	return c
 }

@@ -259,6 +259,76 @@ func (f *crashFS) WriteFile(name string, data []byte) error {
 	return f.syncDir(filepath.Dir(name))
 }
 
+// WriteHint is WriteFile without a flush.
+func (f *crashFS) WriteHint(name string, data []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	tmp := name + tmpSuffix
+	if _, err := f.ask("writefile", tmp, 0); err != nil {
+		return err
+	}
+	if f.names[filepath.Dir(name)] == nil {
+		return notExist("writefile", name)
+	}
+	if f.names[tmp] != nil {
+		delete(f.names, tmp)
+		f.record(diskOp{kind: opRemove, name: tmp})
+	}
+	f.create(tmp).write(data, 0)
+	return f.rename(tmp, name)
+}
+
+// Truncate implements MetaFS.
+func (f *crashFS) Truncate(name string, size int64) error {
+	f.mu.Lock()
+	n := f.names[name]
+	f.mu.Unlock()
+	if n == nil {
+		return notExist("truncate", name)
+	}
+	return openNode{n, name}.Truncate(size)
+}
+
+// Size implements MetaFS.
+func (f *crashFS) Size(name string) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.ask("size", name, 0); err != nil {
+		return 0, err
+	}
+	if n := f.names[name]; n != nil {
+		return n.size, nil
+	}
+	return 0, notExist("size", name)
+}
+
+type crashSyncer struct{ fs *crashFS }
+
+// OpenSync implements MetaFS.
+func (f *crashFS) OpenSync(string) (Syncer, error) { return crashSyncer{f}, nil }
+
+// SyncAll flushes every file and name. When it fails, no data is thrown away
+// here: what did not reach the disk is for each file's own flush to tell.
+func (s crashSyncer) SyncAll() error {
+	f := s.fs
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.ask("syncall", "/", 0); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.names)) {
+		n := f.names[name]
+		if !n.dir {
+			f.record(diskOp{kind: opSync, n: n})
+		} else {
+			f.record(diskOp{kind: opSyncDir, name: name})
+		}
+	}
+	return nil
+}
+
+func (crashSyncer) Close() error { return nil }
+
 func (f *crashFS) MkdirAll(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"lockstep/internal/compress"
@@ -186,7 +188,6 @@ func (w *crashWorld) owed(k int) []promise {
 // directory; it is for the caller to say whether one was due.
 func (w *crashWorld) step() error {
 	i := w.r.IntN(len(w.parts))
-	p := w.parts[i]
 	w.now += int64(w.r.IntN(50))
 	n := w.r.IntN(100)
 	kind, do := "", func() error { return nil }
@@ -204,7 +205,7 @@ func (w *crashWorld) step() error {
 	case n < 87:
 		kind, do = "delete records", func() error { return w.deleteRecords(i) }
 	case n < 90:
-		kind, do = "rest", func() error { rest(p.l); return nil }
+		kind, do = "rest", func() error { return w.rest(i) }
 	case n < 92:
 		kind, do = "delete topic", func() error { return w.deleteTopic(i) }
 	case n < 96:
@@ -305,6 +306,17 @@ func (w *crashWorld) flush(i int) error {
 	return nil
 }
 
+// rest puts a log to rest, for which it is flushed.
+func (w *crashWorld) rest(i int) error {
+	err := w.flush(i)
+	for range 2 {
+		if r, ok := w.parts[i].l.restPlan(); ok && err == nil {
+			r.Do()
+		}
+	}
+	return err
+}
+
 func (w *crashWorld) checkpoint() error {
 	points, starts := map[TopicPartition]int64{}, map[TopicPartition]int64{}
 	for _, p := range w.parts {
@@ -402,7 +414,11 @@ func (w *crashWorld) restart(clean bool) error {
 	}
 	for i, p := range w.parts {
 		w.epoch++
-		if why := p.holds(p.l, true); why != "" {
+		why := p.holds(p.l, true)
+		if strings.Contains(why, syscall.EIO.Error()) {
+			return fmt.Errorf("%s: %w", why, syscall.EIO) // a log is opened by its first read
+		}
+		if why != "" {
 			return fmt.Errorf("%w: %s", errLaw, why)
 		}
 		p.durable = max(p.durable, p.flushed())

@@ -31,12 +31,16 @@ type DirOptions struct {
 
 // Dir is a log directory.
 type Dir struct {
-	fs     FS
-	path   string
-	lock   io.Closer
-	clean  bool
-	failed atomic.Pointer[error]
-	open   atomic.Int64 // files and maps
+	fs      FS
+	path    string
+	lock    io.Closer
+	sync    Syncer
+	clean   bool
+	failed  atomic.Pointer[error]
+	open    atomic.Int64 // files and maps
+	lowered atomic.Int64
+
+	onCrowded func()
 
 	files  sync.Mutex // serialises writers of the small files; never held with a partition's lock, taken before mu
 	mu     sync.Mutex // over the fields below; nobody waits for a disk under it
@@ -45,6 +49,8 @@ type Dir struct {
 	points map[TopicPartition]int64 // recovery points as the file has them
 	starts map[TopicPartition]int64 // log start offsets as the file has them
 	opened map[TopicPartition]bool  // no longer as the clean close left them
+	closed manifest                 // what the clean close left
+	sealed [][]byte                 // what this one will leave; of the thread that closes
 }
 
 // OpenDir locks a log directory, makes it if it is not there, checks whose it
@@ -66,8 +72,11 @@ func OpenDir(disk FS, path string, o DirOptions) (*Dir, error) {
 		return nil, fmt.Errorf("lock of log directory %s: %w", path, err)
 	}
 	d.lock = lock
-	if err := d.load(); err != nil {
+	if d.sync, err = disk.Meta().OpenSync(path); err != nil {
 		return nil, errors.Join(err, lock.Close())
+	}
+	if err := d.load(); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
@@ -77,9 +86,14 @@ func (d *Dir) load() error {
 		return err
 	}
 	marker := filepath.Join(d.path, markerFile)
-	if _, err := d.fs.Meta().ReadFile(marker); err == nil {
+	text, err := d.fs.Meta().ReadFile(marker)
+	if err == nil {
 		d.clean = true
-	} else if !errors.Is(err, fs.ErrNotExist) {
+		d.closed, err = d.readManifest(string(text))
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
 		return err
 	}
 	if d.clean {
@@ -87,7 +101,6 @@ func (d *Dir) load() error {
 			return err
 		}
 	}
-	var err error
 	if d.points, err = d.ReadCheckpoint(RecoveryPointCheckpoint); err != nil {
 		return err
 	}
@@ -212,6 +225,10 @@ func (d *Dir) Scan() ([]LogID, error) {
 		if !ok {
 			continue
 		}
+		if id, _, ok := decodeID(d.closed[p]); ok {
+			ids = append(ids, id)
+			continue
+		}
 		data, err := d.fs.Meta().ReadFile(filepath.Join(d.path, name, metadataFile))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a crash before the first append was answered, or a file of that name
@@ -256,11 +273,16 @@ func (d *Dir) OpenLog(id LogID, cfg Config, now int64) (*Log, RecoveryStats, err
 	taken := d.logs[p] != nil
 	l.clean = d.clean && !d.opened[p]
 	d.opened[p] = true
+	entry := d.closed[p]
+	delete(d.closed, p)
 	d.mu.Unlock()
 	if taken {
 		return nil, RecoveryStats{}, fmt.Errorf("log %s is open already: %w", p, ErrBusy)
 	}
-	stats, err := l.recover(point, start)
+	stats, err := RecoveryStats{}, error(nil)
+	if entry == nil || !l.restore(entry, start) {
+		stats, err = l.recover(point, start)
+	}
 	if err != nil {
 		for _, s := range l.list() {
 			s.retire()
@@ -275,9 +297,6 @@ func (d *Dir) OpenLog(id LogID, cfg Config, now int64) (*Log, RecoveryStats, err
 			l.Close()
 			return nil, stats, fmt.Errorf("log %s: %w", p, err)
 		}
-	}
-	if r, ok := l.RestPlan(); ok {
-		r.Do()
 	}
 	return l, stats, nil
 }
@@ -360,9 +379,12 @@ func (d *Dir) CloseClean() error {
 	if err := d.Failed(); err != nil {
 		return errors.Join(err, d.Close())
 	}
-	err := d.fs.Meta().WriteFile(filepath.Join(d.path, markerFile), []byte("version=0\n"))
+	sum, err := d.writeManifest()
+	if err == nil {
+		err = d.fs.Meta().WriteFile(filepath.Join(d.path, markerFile), []byte("version=0\n"+sum))
+	}
 	return errors.Join(err, d.Close())
 }
 
 // Close gives up the directory; the next OpenDir finds it not clean.
-func (d *Dir) Close() error { return d.lock.Close() }
+func (d *Dir) Close() error { return errors.Join(d.sync.Close(), d.lock.Close()) }

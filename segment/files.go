@@ -105,7 +105,32 @@ func (DiskFS) ReadDir(name string) ([]string, error) {
 
 func (DiskFS) ReadFile(name string) ([]byte, error) { return os.ReadFile(name) }
 
+// Truncate implements MetaFS.
+func (DiskFS) Truncate(name string, size int64) error {
+	return wrap("truncate", name, retry(func() error { return unix.Truncate(name, size) }))
+}
+
+// Size implements MetaFS.
+func (DiskFS) Size(name string) (int64, error) {
+	var st unix.Stat_t
+	err := retry(func() error { return unix.Stat(name, &st) })
+	return st.Size, wrap("stat", name, err)
+}
+
 func (d DiskFS) WriteFile(name string, data []byte) error {
+	if err := replace(name, data, (*os.File).Sync); err != nil {
+		return err
+	}
+	return d.SyncDir(filepath.Dir(name))
+}
+
+// WriteHint implements MetaFS.
+func (DiskFS) WriteHint(name string, data []byte) error {
+	return replace(name, data, func(*os.File) error { return nil })
+}
+
+// replace writes a file beside name and, when sync is done with it, moves it there.
+func replace(name string, data []byte, sync func(*os.File) error) error {
 	tmp := name + tmpSuffix
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
@@ -113,17 +138,37 @@ func (d DiskFS) WriteFile(name string, data []byte) error {
 	}
 	_, err = f.Write(data)
 	if err == nil {
-		err = f.Sync()
+		err = sync(f)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		os.Remove(tmp)
 		return wrap("write", tmp, err)
 	}
-	if err := os.Rename(tmp, name); err != nil {
-		return wrap("rename", tmp, err)
-	}
-	return d.SyncDir(filepath.Dir(name))
+	return wrap("rename", tmp, os.Rename(tmp, name))
 }
+
+// syncer holds a descriptor for the life of a directory: the kernel tells each
+// descriptor once of every write-back that failed since it was opened.
+type syncer struct {
+	fd   int
+	name string
+}
+
+// OpenSync implements MetaFS.
+func (DiskFS) OpenSync(name string) (Syncer, error) {
+	fd := -1
+	err := retry(func() (err error) {
+		fd, err = unix.Open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	return &syncer{fd, name}, wrap("open", name, err)
+}
+
+func (s *syncer) SyncAll() error {
+	return wrap("syncfs", s.name, retry(func() error { return unix.Syncfs(s.fd) }))
+}
+
+func (s *syncer) Close() error { return wrap("close", s.name, unix.Close(s.fd)) }
 
 func (DiskFS) MkdirAll(name string) error { return wrap("mkdir", name, os.MkdirAll(name, 0o755)) }
 

@@ -44,6 +44,9 @@ func (l *Log) FlushPlan() (Flush, bool) {
 	return f, true
 }
 
+// Log returns the log that is flushed.
+func (f *Flush) Log() *Log { return f.log }
+
 // Do makes the system calls. Once, without the lock.
 func (f *Flush) Do() {
 	fs := f.log.dir.fs
@@ -73,13 +76,44 @@ func (f *Flush) Do() {
 	}
 }
 
-// Flushed ends the flush and raises Durable. An error has failed the
-// directory: nothing is flushed a second time. [L]
+// FlushLogs carries out flushes of this directory, as Do does for each, but
+// many of them by one flush of the whole file system. When that fails, each
+// file is asked by itself: it may have been another's. Once, without a lock.
+func (d *Dir) FlushLogs(flushes []*Flush) {
+	if len(flushes) >= bulkFlushes && d.flushAll(flushes) == nil {
+		return
+	}
+	for _, f := range flushes {
+		f.Do()
+	}
+}
+
+func (d *Dir) flushAll(flushes []*Flush) error {
+	for _, f := range flushes {
+		if f.epochs == nil {
+			continue
+		}
+		if err := d.fs.Meta().WriteHint(filepath.Join(f.log.path, epochFile), encodeEpochs(f.epochs)); err != nil {
+			return err
+		}
+	}
+	return d.sync.SyncAll()
+}
+
+// Flushed ends the flush and raises Durable. ErrTooManyFiles: it may be planned
+// again. Any other error has failed the directory: nothing is flushed a second
+// time. [L]
 func (l *Log) Flushed(f Flush) error {
 	if f.log != l || !l.flushing {
 		invariant.Check(false, "PlanDoApply", l.path)
 	}
 	l.flushing = false
+	if errors.Is(f.err, ErrTooManyFiles) {
+		// Something could not be opened, so nothing was flushed in vain.
+		l.namesDirty = l.namesDirty || f.names
+		l.epochs.dirty.Store(l.epochs.dirty.Load() || f.epochs != nil)
+		return f.err
+	}
 	if f.err != nil {
 		l.dir.Fail(f.err)
 		return f.err

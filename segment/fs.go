@@ -28,13 +28,35 @@ type MetaFS interface {
 	// ReadDir lists the names in a directory, in any order.
 	ReadDir(name string) ([]string, error)
 	ReadFile(name string) ([]byte, error)
+	// Truncate cuts a file, as File's does, without opening it.
+	Truncate(name string, size int64) error
+	// Size returns the length of a file, bytes.
+	Size(name string) (int64, error)
 	// WriteFile replaces a file as a whole: after a crash either the old or
 	// the new content is there, and after a return of nil the new one.
 	WriteFile(name string, data []byte) error
+	// WriteHint replaces a file that can be rebuilt, and does not wait for
+	// the disk: until the next SyncAll a crash may leave the old content, the
+	// new, or a torn one.
+	WriteHint(name string, data []byte) error
+	// OpenSync makes the Syncer of a directory. What failed to reach the disk
+	// before it was opened it may not tell of.
+	OpenSync(name string) (Syncer, error)
 	MkdirAll(name string) error
 	// Lock takes a lock file for the life of the returned Closer; ErrInUse
 	// when another process (or another caller) holds it.
 	Lock(name string) (io.Closer, error)
+}
+
+// Syncer flushes the file system a directory lies on as a whole (syncfs(2)):
+// dear when there is little to flush, and much cheaper than a flush of each
+// file when there are thousands.
+type Syncer interface {
+	// SyncAll makes all bytes and names written by now durable. An error says
+	// that something on the file system failed since the last call, not what:
+	// each file's own Datasync tells whose it was.
+	SyncAll() error
+	Close() error
 }
 
 // File is an open log file.

@@ -44,7 +44,10 @@ func (l *Log) GrowPlan(now int64) (Grow, bool) {
 		}
 		return l.rollPlan(s), true
 	}
-	if s.m.Load() == nil && l.want > 0 {
+	if l.want == 0 && (s.m.Load() == nil || l.written.Load() == 0) {
+		return Grow{}, false // at rest, or as the last process left it: nobody writes
+	}
+	if s.m.Load() == nil {
 		l.growing = true
 		return Grow{log: l, seg: s, off: s.alloc}, true
 	}

@@ -179,7 +179,7 @@ func fill(t testing.TB, l *Log, r *rand.Rand, n int) []wire.Batch {
 	var out []wire.Batch
 	for range n {
 		if r.IntN(8) == 0 {
-			rest(l)
+			rest(t, l)
 		}
 		s := plain(l.NextOffset(), 1+r.IntN(5), r.IntN(200))
 		s.ts = 1000 + r.Int64N(500)
@@ -193,7 +193,14 @@ func fill(t testing.TB, l *Log, r *rand.Rand, n int) []wire.Batch {
 }
 
 // rest closes all files of a log.
-func rest(l *Log) {
+func rest(t testing.TB, l *Log) {
+	t.Helper()
+	if f, ok := l.FlushPlan(); ok {
+		f.Do()
+		if err := l.Flushed(f); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for range 2 {
 		if r, ok := l.restPlan(); ok {
 			r.Do()

@@ -6,6 +6,15 @@ const (
 	// unused logs are put to rest, unless DirOptions says otherwise.
 	openFiles = 16000
 
+	// bulkFlushes is from how many logs on one flush of the whole file system
+	// takes the place of a flush of each.
+	bulkFlushes = 64
+
+	// manifestEntries and manifestProducers bound what the manifest of a clean
+	// close says of one log, segments counted as entries.
+	manifestEntries   = 64
+	manifestProducers = 8
+
 	// iovMax is the kernel's bound on the buffers of one pwritev (IOV_MAX).
 	iovMax = 1024
 
@@ -33,6 +42,13 @@ const (
 	// warmBytes is how far behind the newest byte a page written by this
 	// process is still taken to be in the page cache.
 	warmBytes = 64 << 20
+
+	// cleanerKeys is how many keys one pass of the cleaner tells apart: 96 MiB.
+	// A dirty part with more takes several passes.
+	cleanerKeys = 3 << 20
+
+	// cleanerBuffer is how much of a rewritten segment is written at a time.
+	cleanerBuffer = 1 << 20
 
 	// batchOverhead is the size of a batch's header up to and including its
 	// length field; batchHeader is the whole header.

@@ -2,7 +2,6 @@ package segment
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
@@ -63,16 +62,18 @@ type Log struct {
 	path   string
 	failed *atomic.Pointer[error] // the directory's
 
-	start   atomic.Int64
-	end     atomic.Int64
-	durable atomic.Int64
-	covered atomic.Int64 // by the epoch file as well; the recovery point is not above it
-	size    atomic.Int64
-	written atomic.Int64 // bytes written by this process
-	closed  atomic.Bool
-	clean   bool                       // as a clean close left it, when it was opened
-	segs    atomic.Pointer[[]*segment] // by base offset; a list is never changed, only replaced
-	epochs  epochs
+	start        atomic.Int64
+	end          atomic.Int64
+	durable      atomic.Int64
+	covered      atomic.Int64 // by the epoch file as well; the recovery point is not above it
+	size         atomic.Int64
+	written      atomic.Int64 // bytes written by this process
+	cleaned      atomic.Int64 // compacted below this
+	closed       atomic.Bool
+	stopCleaning atomic.Bool
+	clean        bool                       // as a clean close left it, when it was opened
+	segs         atomic.Pointer[[]*segment] // by base offset; a list is never changed, only replaced
+	epochs       epochs
 
 	// Below: under the partition's lock.
 	cfg        Config
@@ -85,6 +86,7 @@ type Log struct {
 	want       int64 // greatest batch that had no or little room since the last step
 	growing    bool
 	truncating bool
+	cleaning   bool
 	flushing   bool
 	exists     bool // the partition's directory is on disk
 	namesDirty bool // files were made whose names may not be durable
@@ -202,37 +204,6 @@ func raise(a *atomic.Int64, v int64) bool {
 			return true
 		}
 	}
-}
-
-// SealClean flushes everything and writes what makes the next start fast:
-// index, producers, epochs. Nobody may append any more; the caller has
-// stopped all writers. The log can still be read.
-func (l *Log) SealClean() error {
-	if err := l.err(); err != nil {
-		return err
-	}
-	if !l.idle() || l.growing || l.truncating || l.flushing {
-		return ErrBusy
-	}
-	if f, ok := l.FlushPlan(); ok {
-		f.Do()
-		if err := l.Flushed(f); err != nil {
-			return err
-		}
-		if f.stale {
-			return fmt.Errorf("epochs of %s: %w", l.path, ErrNoSpace)
-		}
-	}
-	s := l.active()
-	if s == nil {
-		return nil
-	}
-	err := s.with(func(m *mapping) error { return m.Truncate(s.size.Load()) })
-	s.alloc = s.size.Load()
-	meta := l.dir.fs.Meta()
-	err = errors.Join(err, meta.WriteFile(segmentName(l.path, s.base, indexSuffix), encodeIndex(s.index, s.content())))
-	err = errors.Join(err, meta.WriteFile(segmentName(l.path, l.End(), snapshotSuffix), l.producers.encode(l.End())))
-	return err
 }
 
 // Close gives up the files. Readers keep what they pinned. Without SealClean

@@ -29,8 +29,8 @@ func NewMemFS() *MemFS {
 }
 
 // SetFault installs a function that may fail an operation: open, create,
-// remove, rename, syncdir, readdir, readfile, writefile, mkdir, pwritev,
-// allocate, truncate, datasync. nil takes it away.
+// remove, rename, syncdir, readdir, readfile, size, writefile, mkdir, pwritev,
+// allocate, truncate, datasync, syncall. nil takes it away.
 func (m *MemFS) SetFault(f func(op, name string) error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -199,6 +199,31 @@ func (m *MemFS) ReadFile(name string) ([]byte, error) {
 	return append([]byte(nil), f.data[:f.size]...), nil
 }
 
+// Truncate implements MetaFS.
+func (m *MemFS) Truncate(name string, size int64) error {
+	m.mu.Lock()
+	f := m.files[name]
+	m.mu.Unlock()
+	if f == nil {
+		return notExist("truncate", name)
+	}
+	return f.Truncate(size)
+}
+
+// Size implements MetaFS.
+func (m *MemFS) Size(name string) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.check("size", name); err != nil {
+		return 0, err
+	}
+	f := m.files[name]
+	if f == nil {
+		return 0, notExist("size", name)
+	}
+	return f.size, nil
+}
+
 // WriteFile implements MetaFS.
 func (m *MemFS) WriteFile(name string, data []byte) error {
 	m.mu.Lock()
@@ -213,6 +238,39 @@ func (m *MemFS) WriteFile(name string, data []byte) error {
 	m.files[name] = &memFile{fs: m, name: name, data: append([]byte(nil), data...), size: n, synced: n}
 	return nil
 }
+
+// WriteHint implements MetaFS.
+func (m *MemFS) WriteHint(name string, data []byte) error {
+	if err := m.WriteFile(name, data); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.files[name].synced = 0
+	return nil
+}
+
+type memSyncer struct {
+	fs   *MemFS
+	name string
+}
+
+// OpenSync implements MetaFS.
+func (m *MemFS) OpenSync(name string) (Syncer, error) { return memSyncer{m, name}, nil }
+
+func (s memSyncer) SyncAll() error {
+	s.fs.mu.Lock()
+	defer s.fs.mu.Unlock()
+	if err := s.fs.check("syncall", s.name); err != nil {
+		return err
+	}
+	for _, f := range s.fs.files {
+		f.synced = f.size
+	}
+	return nil
+}
+
+func (memSyncer) Close() error { return nil }
 
 // MkdirAll implements MetaFS.
 func (m *MemFS) MkdirAll(name string) error {

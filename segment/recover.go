@@ -356,20 +356,7 @@ func (r *recovery) finish(end, start int64) error {
 			}
 		}
 	}
-	l.setList(segs)
-	total := int64(0)
-	for i := len(segs) - 1; i >= 0; i-- {
-		total += segs[i].size.Load()
-		segs[i].mark = -total
-	}
-	l.size.Store(total)
-	first := int64(0)
-	if len(segs) > 0 {
-		first = segs[0].base
-	}
-	l.start.Store(max(first, min(start, end)))
-	l.end.Store(end)
-	l.next = end
+	first := l.setUp(segs, start, end)
 	l.durable.Store(min(r.point, end))
 	if l.clean {
 		l.durable.Store(end)
@@ -382,31 +369,6 @@ func (r *recovery) finish(end, start int64) error {
 	// A snapshot above the recovery point may be of batches that are lost: when
 	// the point has passed it, it would speak for those that came in their place.
 	return l.removeSnapshots(func(off int64) bool { return off > end || off < first || len(segs) > 0 && !r.usable(off) })
-}
-
-// indexSum tells index files apart.
-func indexSum(data []byte) string {
-	return fmt.Sprint(len(data), data[max(0, len(data)-4):])
-}
-
-// renewIndex replaces the index file of a walked segment by what the walk
-// found. An old one may be of batches that were lost, end at the same offset
-// as those that came in their place, and be trusted once the recovery point
-// has passed it.
-func (r *recovery) renewIndex(f *found, last bool) error {
-	s, fs := f.seg, r.l.dir.fs
-	name := segmentName(r.l.path, s.base, indexSuffix)
-	data := encodeIndex(s.index, s.content())
-	if f.sum == indexSum(data) || last && f.sum == "" {
-		return nil
-	}
-	if !last { // the active one gets its own when it is sealed
-		err := fs.Meta().WriteFile(name, data)
-		if err == nil || !temporary(err) {
-			return err
-		}
-	}
-	return fs.Remove(name)
 }
 
 // settle cuts a file to its content and maps it as what it is from now on:
@@ -433,7 +395,7 @@ func (r *recovery) settle(f *found, last bool) (*segment, error) {
 		}
 	}
 	if !last {
-		s.ring = nil
+		s.ring.Store(nil)
 		return s, nil
 	}
 	limit := max(r.l.nextLimit(), size)

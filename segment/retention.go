@@ -49,7 +49,7 @@ func (l *Log) Segments() []SegmentInfo {
 // RetentionPlan returns how many leading segments may be dropped at time now
 // (ms) when limit is the gated high watermark. [L]
 func (l *Log) RetentionPlan(now, limit int64) int {
-	if l.err() != nil || l.truncating || len(l.list()) < 2 {
+	if l.err() != nil || l.truncating || l.cleaning || len(l.list()) < 2 {
 		return 0
 	}
 	return Expired(l.Segments(), l.Start(), limit, now, l.cfg.RetentionMs, l.cfg.RetentionBytes)
@@ -66,7 +66,7 @@ type Dropped struct {
 func (l *Log) Drop(n int) Dropped {
 	old := l.list()
 	n = min(n, len(old)-1)
-	if n <= 0 || l.truncating {
+	if n <= 0 || l.truncating || l.cleaning {
 		return Dropped{log: l}
 	}
 	d := Dropped{log: l, segs: old[:n:n]}
@@ -108,10 +108,19 @@ func (l *Log) removeFiles(base int64) error {
 // tells whether a step is to be asked for. [L]
 func (l *Log) SealExpired(now int64) bool {
 	s := l.active()
-	if l.err() != nil || s == nil || l.sealing || l.truncating || !l.idle() || s.size.Load() == 0 || l.cfg.RetentionMs < 0 {
-		return false
-	}
-	if ts := s.maxTs.Load(); ts < 0 || now-ts <= l.cfg.RetentionMs {
+	return l.cfg.RetentionMs >= 0 && s != nil && l.sealAged(now, s.maxTs.Load(), l.cfg.RetentionMs)
+}
+
+// SealForCleaning seals the active segment when its first record is older than
+// max.compaction.lag.ms: the cleaner takes only sealed ones. It tells whether a
+// step is to be asked for. [L]
+func (l *Log) SealForCleaning(now, maxLagMs int64) bool {
+	s := l.active()
+	return s != nil && l.sealAged(now, s.firstTs, maxLagMs)
+}
+
+func (l *Log) sealAged(now, ts, age int64) bool {
+	if l.err() != nil || l.sealing || l.truncating || !l.idle() || l.active().size.Load() == 0 || ts < 0 || now-ts <= age {
 		return false
 	}
 	l.sealing = true

@@ -48,7 +48,9 @@ func (m *mapping) unpin() {
 func newMapping(d *Dir, f Mapped) *mapping {
 	m := &mapping{Mapped: f, dir: d}
 	m.pins.Store(1)
-	d.open.Add(1)
+	if d.open.Add(1) > d.opts.MaxOpenFiles && d.onCrowded != nil {
+		d.onCrowded()
+	}
 	return m
 }
 
@@ -63,7 +65,7 @@ type segment struct {
 	size  atomic.Int64
 	end   atomic.Int64
 	index *index
-	ring  *ring // nil once sealed
+	ring  atomic.Pointer[ring] // nil before the second batch, and once at rest
 	maxTs atomic.Int64
 
 	m       atomic.Pointer[mapping] // nil while at rest
@@ -154,7 +156,7 @@ func segmentName(dir string, base int64, suffix string) string {
 func newSegment(l *Log, base int64, f Mapped, limit int64, interval int32) *segment {
 	s := &segment{
 		base: base, name: segmentName(l.path, base, logSuffix), dir: l.dir, limit: limit,
-		index: &index{}, ring: &ring{}, step: firstStep, interval: max(int64(interval), 1), firstTs: noTimestamp,
+		index: &index{}, step: firstStep, interval: max(int64(interval), 1), firstTs: noTimestamp,
 	}
 	s.m.Store(newMapping(l.dir, f))
 	s.end.Store(base)
@@ -180,8 +182,13 @@ func (s *segment) note(b wire.Batch, pos int64) {
 	if ts > s.maxTs.Load() {
 		s.maxTs.Store(ts)
 	}
-	if s.ring != nil {
-		s.ring.add(b.NextOffset(), pos+int64(b.Size()))
+	if pos > 0 {
+		r := s.ring.Load()
+		if r == nil {
+			r = &ring{}
+			s.ring.Store(r)
+		}
+		r.add(b.NextOffset(), pos+int64(b.Size()))
 	}
 }
 
@@ -214,8 +221,8 @@ func (s *segment) batch(m *mapping, p border, size int64) (wire.Batch, bool) {
 
 // floorOffset returns the last border at or below off.
 func (s *segment) floorOffset(m *mapping, off, size int64) border {
-	if s.ring != nil {
-		if pos, ok := s.ring.find(off); ok {
+	if r := s.ring.Load(); r != nil {
+		if pos, ok := r.find(off); ok {
 			return border{pos, off}
 		}
 	}

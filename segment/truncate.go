@@ -92,7 +92,10 @@ func (l *Log) truncatable() error {
 	if err := l.err(); err != nil {
 		return err
 	}
-	if !l.idle() || l.growing || l.truncating || l.flushing {
+	if l.cleaning {
+		l.stopCleaning.Store(true)
+	}
+	if !l.idle() || l.growing || l.truncating || l.flushing || l.cleaning {
 		return fmt.Errorf("truncate %s: %w", l.id.TopicPartition(), ErrBusy)
 	}
 	return nil
@@ -316,6 +319,7 @@ func (l *Log) Truncated(t Truncation) error {
 		l.covered.Store(t.to)
 	}
 	l.next, l.sealing = t.to, false
+	l.cleaned.Store(min(l.cleaned.Load(), t.to))
 	l.producers = t.producers
 	l.epochs.replace(t.epochs)
 	for _, s := range t.remove {

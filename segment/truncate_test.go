@@ -193,7 +193,7 @@ func TestCutSegmentIsNotOpenedAgain(t *testing.T) {
 	if err := truncate(t, l, 1); err != nil {
 		t.Fatal(err)
 	}
-	rest(l)
+	rest(t, l)
 	if _, err := old.pin(); err != errRetired || d.OpenFiles() != 0 {
 		t.Fatalf("%v, %d open", err, d.OpenFiles())
 	}

@@ -47,6 +47,8 @@ type broker struct {
 	work    sync.WaitGroup
 	fatal   chan error
 	ready   chan struct{}
+
+	maxConnections int
 }
 
 type systemClock struct{ start time.Time }
@@ -80,8 +82,10 @@ func startBroker(ctx context.Context, cfg config.Config, log *slog.Logger) (*bro
 }
 
 func (b *broker) start(ctx context.Context) error {
+	files, conns := descriptors(len(b.cfg.LogDirs))
+	b.maxConnections = conns
 	for _, path := range b.cfg.LogDirs {
-		d, err := openDir(ctx, path, segment.DirOptions{NodeID: b.cfg.NodeID})
+		d, err := openDir(ctx, path, segment.DirOptions{NodeID: b.cfg.NodeID, MaxOpenFiles: files})
 		if err != nil {
 			return err
 		}
@@ -123,6 +127,19 @@ func openDir(ctx context.Context, path string, o segment.DirOptions) (*segment.D
 	}
 }
 
+// descriptors divides RLIMIT_NOFILE: half is for log files, which are closed
+// and opened again when there are more, what they may be above that for a
+// moment and a reserve are left free, and the rest is for connections.
+func descriptors(dirs int) (filesPerDir int64, connections int) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		limit.Cur = minDescriptors
+	}
+	all := int64(min(limit.Cur, 1<<20))
+	files := min(all/2, maxLogFiles)
+	return max(files/int64(dirs), 1), int(max(all-files-files/8-min(all/8, keptDescriptors), 1))
+}
+
 func (b *broker) reactors() int {
 	if b.cfg.IOReactors > 0 {
 		return int(b.cfg.IOReactors)
@@ -137,8 +154,8 @@ func (b *broker) openEngine() error {
 	var err error
 	b.engine, err = dataplane.New(dataplane.Options{
 		NodeID: b.cfg.NodeID, Reactors: r, MaxRequestBytes: int(b.cfg.RequestMaxBytes), FrameMemory: 256 << 20,
-		FetchMaxBytes: int(b.cfg.FetchMaxBytes), Unstable: b.cfg.UnstableAPIs, Dirs: b.dirs, Settings: b.settings,
-		Inflate: compress.Inflate, Views: b, Cold: coldServer{b}, Clock: systemClock{time.Now()}, Memory: ioring.OffHeap{},
+		FetchMaxBytes: int(b.cfg.FetchMaxBytes), MaxConnections: b.maxConnections, Unstable: b.cfg.UnstableAPIs, Dirs: b.dirs, Settings: b.settings,
+		Inflate: compress.Inflate, Compress: compress.Compress, Views: b, Cold: coldServer{b}, Clock: systemClock{time.Now()}, Memory: ioring.OffHeap{},
 		Log: b.log, Fatal: func(err error) {
 			select {
 			case b.fatal <- err:
@@ -327,6 +344,9 @@ func (b *broker) serve(ctx context.Context) {
 	b.goDo(func() { b.mirrors.Run(ctx) })
 	b.goDo(func() { b.every(ctx, 5*time.Second, b.checkpoint) })
 	b.goDo(func() { b.every(ctx, time.Duration(b.cfg.RetentionCheckMs)*time.Millisecond, b.engine.Retain) })
+	if b.cfg.CleanerEnable {
+		b.goDo(func() { b.every(ctx, time.Duration(b.cfg.CleanerBackoffMs)*time.Millisecond, b.engine.Clean) })
+	}
 	if ms := b.cfg.FlushMs; ms > 0 && ms < int64(time.Hour/time.Millisecond) {
 		b.goDo(func() { b.every(ctx, time.Duration(ms)*time.Millisecond, b.engine.FlushAll) })
 	}
@@ -426,6 +446,7 @@ func (b *broker) settings(configs, cluster map[string]string) dataplane.TopicSet
 		MinISR: t.MinInsyncReplicas, MaxMessageBytes: int(t.MaxMessageBytes), Durable: t.Durable(), Compact: t.Compacted(),
 		LogAppendTime: t.TimestampType == "LogAppendTime", TimestampBefore: t.TimestampBeforeMaxMs, TimestampAfter: t.TimestampAfterMaxMs,
 		Retention: deletes, ProducerExpiryMS: int64(b.cfg.ProducerExpirationMs),
+		Cleaner: dataplane.Cleaner{MinLagMS: t.MinCompactionLagMs, MaxLagMS: t.MaxCompactionLagMs, DeleteRetentionMS: t.DeleteRetentionMs, MinDirtyRatio: t.MinCleanableDirty},
 	}
 }
 

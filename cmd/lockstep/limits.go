@@ -19,6 +19,14 @@ const (
 	// lockWait is how long a start waits for a directory that is in use.
 	lockWait = 3 * time.Second
 
+	// maxLogFiles is how many log files the directories of a broker keep open
+	// at most: each is a map too, of which a process has 65,530 by default.
+	maxLogFiles = 16_000
+	// keptDescriptors are left to what is neither a log file nor a client.
+	keptDescriptors = 1000
+	// minDescriptors is taken for RLIMIT_NOFILE when it cannot be read.
+	minDescriptors = 1024
+
 	// demoLimit bounds a whole demo.
 	demoLimit = 115 * time.Second
 	// demoWindow is how many records are under way at most.

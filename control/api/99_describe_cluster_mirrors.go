@@ -129,10 +129,20 @@ func (s *Server) syncHolds(t *meta.Topic) (holds bool, remark string) {
 	switch {
 	case contact == 0:
 		return true, "no answer of the source since this broker started: a release it made is not known here"
-	case contact != math.MaxInt64 && now-contact > silentAfterMS:
+	case contact != math.MaxInt64 && now-contact > silentAfterMS+mirror.ReportCycle(s.mirrored(t.Mirror.Mirror)).Milliseconds():
 		return true, fmt.Sprintf("source silent for %d s: a release it made since is not known here", (now-contact)/1000)
 	}
 	return true, ""
+}
+
+// mirrored counts the partitions of a mirror: idle ones take turns to report.
+func (s *Server) mirrored(name string) (n int) {
+	for t := range s.d.Control.View().Topics() {
+		if t.Mirror != nil && t.Mirror.Mirror == name {
+			n += len(t.Partitions)
+		}
+	}
+	return n
 }
 
 // flushAck is the mode in force: flush.messages=1 means durable too.

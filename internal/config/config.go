@@ -38,6 +38,8 @@ type Config struct {
 	FlushMs               int64
 	DeleteDelayMs         int64
 	CleanupPolicy         []string
+	CleanerEnable         bool
+	CleanerBackoffMs      int64
 	CleanerDeleteMs       int64
 	CleanerMinDirtyRatio  float64
 	CleanerMinLagMs       int64
@@ -205,6 +207,8 @@ func bindLog(b *binder, c *Config, r *raw) {
 	num(b, "log.flush.interval.ms", &c.FlushMs, maxInt64, 0, maxInt64)
 	num(b, "log.segment.delete.delay.ms", &c.DeleteDelayMs, 60_000, 0, maxInt64)
 	list(b, "log.cleanup.policy", &c.CleanupPolicy, "delete", "compact", "delete")
+	flag(b, "log.cleaner.enable", &c.CleanerEnable, true)
+	num(b, "log.cleaner.backoff.ms", &c.CleanerBackoffMs, 15_000, 1, maxInt32)
 	num(b, "log.cleaner.delete.retention.ms", &c.CleanerDeleteMs, 86_400_000, 0, maxInt64)
 	number(b, "log.cleaner.min.cleanable.ratio", &c.CleanerMinDirtyRatio, 0.5, 0, 1)
 	num(b, "log.cleaner.min.compaction.lag.ms", &c.CleanerMinLagMs, 0, 0, maxInt64)

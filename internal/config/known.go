@@ -47,7 +47,7 @@ var unusedNames = []string{
 	"group.share.heartbeat.interval.ms", "group.share.max.groups", "group.share.max.record.lock.duration.ms", "group.share.max.size",
 	"group.share.partition.max.record.locks", "group.share.record.lock.duration.ms", "group.share.session.timeout.ms", "initial.broker.registration.timeout.ms",
 	"inter.broker.protocol.version", "kafka.metrics.polling.interval.secs", "kafka.metrics.reporters", "leader.imbalance.check.interval.seconds",
-	"leader.imbalance.per.broker.percentage", "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size", "log.cleaner.enable",
+	"leader.imbalance.per.broker.percentage", "log.cleaner.dedupe.buffer.size",
 	"log.cleaner.io.buffer.load.factor", "log.cleaner.io.buffer.size", "log.cleaner.io.max.bytes.per.second", "log.cleaner.threads",
 	"log.dir.failure.timeout.ms", "log.flush.offset.checkpoint.interval.ms", "log.flush.scheduler.interval.ms",
 	"log.flush.start.offset.checkpoint.interval.ms", "log.initial.task.delay.ms", "log.local.retention.bytes", "log.local.retention.ms",

@@ -11,11 +11,11 @@ const (
 	// startTries is how often a start begins anew because a port was taken.
 	startTries = 3
 	// readyTimeout bounds the start of a broker.
-	readyTimeout = 30 * time.Second
+	readyTimeout = 60 * time.Second
 	// readyPoll is the pause between two looks at a starting broker.
 	readyPoll = 10 * time.Millisecond
 	// stopTimeout bounds a clean shutdown; then the broker is killed.
-	stopTimeout = 15 * time.Second
+	stopTimeout = 60 * time.Second
 	// logTail is how many bytes of its log a failed start shows.
 	logTail = 4 << 10
 	// requestTimeout bounds one request to a broker.

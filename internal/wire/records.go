@@ -78,6 +78,20 @@ func CheckRecords(payload []byte, count int32) bool {
 	return it.r.Complete() == nil
 }
 
+// CheckKept tells whether an uncompressed payload is exactly count records of
+// those that a batch of offsets 0 to last once had: what the log cleaner leaves.
+func CheckKept(payload []byte, count, last int32) bool {
+	it := Records(payload)
+	at := int32(-1)
+	for range count {
+		if !it.Next() || it.rec.OffsetDelta <= at || it.rec.OffsetDelta > last {
+			return false
+		}
+		at = it.rec.OffsetDelta
+	}
+	return it.r.Complete() == nil
+}
+
 // BatchParams is the header of a batch to be built.
 type BatchParams struct {
 	BaseOffset           int64
