@@ -190,7 +190,8 @@ func (w *crashWorld) step() error {
 	i := w.r.IntN(len(w.parts))
 	w.now += int64(w.r.IntN(50))
 	n := w.r.IntN(100)
-	kind, do := "", func() error { return nil }
+	var kind string
+	var do func() error
 	switch {
 	case n < 45:
 		kind, do = "append", func() error { return w.append(i, 1+w.r.IntN(4)) }
