@@ -106,7 +106,7 @@ func crash(args []string) error {
 		{"./cmd/lockstep", "-run", "TestCrashKills", fmt.Sprint("-crash.kills=", *kills)},
 	}
 	for _, r := range runs {
-		args := append([]string{"test", "-count=1", "-timeout=1200s"}, r...)
+		args := append([]string{"test", "-v", "-count=1", "-timeout=1200s"}, r...)
 		if err := goTest(append(args, fmt.Sprint("-crash.seed=", *seed)), e.add); err != nil {
 			e.Failed = append(e.Failed, r[0])
 		}
