@@ -109,7 +109,7 @@ kill-control: ## the same harness with an acknowledgement planted before the rep
 planted: ## plant every bug of testdata/planted in a worktree of HEAD: the test each names must go red (about 3 minutes)
 	$(GO) test ./internal/planted -v -count=1 -timeout 3600s -planted
 
-crash: ## every kind of crash at full size, counts by kind, one line to docs/reliability/ledger.jsonl: make crash A=-crash.seed=n (about 4 minutes)
+crash: ## every kind of crash at full size, counts by kind, one line to docs/reliability/ledger.jsonl: make crash A=-crash.seed=n (2 to 4 minutes)
 	$(GO) run ./linux-test crash $(A)
 
 linux-test: ## the suites that need a feature of the kernel: which ran, which were skipped and why (about 3 minutes)
