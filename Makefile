@@ -10,7 +10,7 @@ COMMIT  := $(shell git describe --always --dirty 2>/dev/null)
 LDFLAGS := -X main.commit=$(COMMIT)
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim sim-coverage bench generate generate-plugin size demo demo-control e2e e2e-race test-giouring pause kill-source kill-control kafka ack malformed swap-suite plugin-p99 plugin-rounds planted man ci lint clean
+.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim sim-coverage bench generate generate-plugin size demo demo-control e2e e2e-race test-giouring pause kill-source kill-control kafka ack malformed swap-suite plugin-p99 plugin-rounds planted crash linux-test scale man ci lint clean
 
 help: ## print this table
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -119,6 +119,12 @@ kill-control: ## the same harness with an acknowledgement planted before the rep
 planted: ## plant every bug of testdata/planted in a worktree of HEAD: the test each names must go red (about 8 minutes)
 	$(GO) test ./internal/planted -v -count=1 -timeout 3600s -planted
 
+crash: ## every kind of crash at full size, counts by kind, one line to docs/reliability/ledger.jsonl: make crash A=-crash.seed=n (2 to 4 minutes)
+	$(GO) run ./linux-test crash $(A)
+
+linux-test: ## the suites that need a feature of the kernel: which ran, which were skipped and why (about 3 minutes)
+	$(GO) run ./linux-test suites $(A)
+
 malformed: build ## 100,000 malformed frames to a broker of each engine; memory, connections, goroutines as before (about 2 minutes)
 	$(GO) test ./cmd/lockstep -run TestMalformedFrames -v -count=1 -timeout 1800s -malformed.frames=100000
 
@@ -137,7 +143,7 @@ ack: build ## acknowledgement latency of one idle record: 40 ms link, and none, 
 man: build ## the manual in bin/man, a page a command, from the tree of commands
 	./$(BIN)/lockstep man --dir $(BIN)/man
 
-ci: lint test race fuzz-smoke sim-coverage ## what .ci/run calls: it runs the README's `make test` as it stands
+ci: lint test race fuzz-smoke sim-coverage crash ## what .ci/run calls: it runs the README's `make test` as it stands
 
 clean: ## remove bin/
 	rm -rf $(BIN)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -39,87 +40,118 @@ func (d *Dir) ReadCheckpoint(name string) (map[TopicPartition]int64, error) {
 }
 
 // WriteCheckpoint replaces a checkpoint file. No recovery point is written
-// above what the log of that partition has durable at this moment.
+// above what the log of that partition has durable at this moment, no log
+// start above its start. What the file says of a partition whose log is not
+// open stays: it may be offline because it is damaged, and without its
+// recovery point the next start would take the damage for a torn tail.
 func (d *Dir) WriteCheckpoint(name string, m map[TopicPartition]int64) error {
 	if err := d.Failed(); err != nil {
 		return err
 	}
 	d.files.Lock()
 	defer d.files.Unlock()
-	if name != RecoveryPointCheckpoint {
-		return d.fs.Meta().WriteFile(filepath.Join(d.path, name), encodeCheckpoint(m))
+	have, most := d.owed(name)
+	if have == nil {
+		return d.writeCheckpoint(name, m)
 	}
-	points := make(map[TopicPartition]int64, len(m))
-	for p, v := range m {
-		points[p] = v
-	}
-	return d.writeRecoveryPoints(points)
-}
-
-// writeRecoveryPoints writes and remembers the recovery points, each at most
-// the log's Durable. d.files is held.
-func (d *Dir) writeRecoveryPoints(points map[TopicPartition]int64) error {
 	d.mu.Lock()
-	for p, v := range points {
+	next := make(map[TopicPartition]int64, len(m))
+	for p, v := range m {
 		if l := d.logs[p]; l != nil {
-			points[p] = min(v, l.Durable())
+			next[p] = min(v, most(l))
+		}
+	}
+	for p, v := range *have {
+		if d.logs[p] == nil {
+			next[p] = v
 		}
 	}
 	d.mu.Unlock()
-	if err := d.fs.Meta().WriteFile(filepath.Join(d.path, RecoveryPointCheckpoint), encodeCheckpoint(points)); err != nil {
+	return d.replaceCheckpoint(name, have, next)
+}
+
+// owed returns what a checkpoint file says, and the most it may say of a log;
+// nil for the file of the high watermarks, which this package does not read.
+func (d *Dir) owed(name string) (have *map[TopicPartition]int64, most func(*Log) int64) {
+	switch name {
+	case RecoveryPointCheckpoint:
+		return &d.points, (*Log).recoveryPoint
+	case LogStartCheckpoint:
+		return &d.starts, (*Log).startPoint
+	}
+	return nil, nil
+}
+
+// replaceCheckpoint writes and remembers. d.files is held.
+func (d *Dir) replaceCheckpoint(name string, have *map[TopicPartition]int64, next map[TopicPartition]int64) error {
+	if err := d.writeCheckpoint(name, next); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.points = points
+	*have = next
 	return nil
+}
+
+// writeCheckpoint fails the directory when it is not known which content the
+// file has now: a promise that nobody remembers could not be lowered.
+func (d *Dir) writeCheckpoint(name string, m map[TopicPartition]int64) error {
+	err := d.fs.Meta().WriteFile(filepath.Join(d.path, name), encodeCheckpoint(m))
+	if err != nil && !temporary(err) {
+		d.Fail(err)
+	}
+	return err
 }
 
 // Lowered counts the recovery points that a truncation has lowered: the file
 // says less than the logs until it is written again.
 func (d *Dir) Lowered() int64 { return d.lowered.Load() }
 
-// lowerRecoveryPoint makes sure that the file promises no more of a partition
-// than is durable, before a truncation takes something away.
-func (d *Dir) lowerRecoveryPoint(p TopicPartition) error {
-	d.files.Lock()
-	defer d.files.Unlock()
-	d.mu.Lock()
-	l, points := d.logs[p], d.points // never changed in place
-	d.mu.Unlock()
-	if v, ok := points[p]; !ok || l == nil || v <= l.Durable() {
-		return nil
-	}
-	d.lowered.Add(1)
-	return d.writeRecoveryPoints(copyOf(points))
+// lowerCheckpoints makes sure that the files promise no more of a partition
+// than is durable, and no later start, before a truncation takes something away.
+func (d *Dir) lowerCheckpoints(p TopicPartition) error {
+	return d.changeCheckpoints(func(m map[TopicPartition]int64, l func(TopicPartition) (int64, bool)) {
+		if most, ok := l(p); ok && m[p] > most {
+			d.lowered.Add(1)
+			m[p] = most
+		}
+	})
 }
 
-// dropPoints forgets deleted partitions in all checkpoints: their names may come
-// back, and offsets of the old log would then hide records of the new one, or show
-// consumers what its mirrors do not have.
-func (d *Dir) dropPoints(logs []*Log) error {
-	d.files.Lock()
-	defer d.files.Unlock()
+// dropCheckpoints forgets partitions whose names begin anew: what is said of
+// the old log would hide records of the new one. Most are not named at all.
+func (d *Dir) dropCheckpoints(gone ...TopicPartition) error {
 	d.mu.Lock()
-	points, had := copyOf(d.points), len(d.points)
-	for _, l := range logs {
-		delete(d.starts, l.id.TopicPartition())
-		delete(points, l.id.TopicPartition())
+	named := false
+	for _, p := range gone {
+		_, point := d.points[p]
+		_, start := d.starts[p]
+		named = named || point || start
 	}
 	d.mu.Unlock()
-	if len(points) < had {
-		if err := d.writeRecoveryPoints(points); err != nil {
-			return err
-		}
+	if !named {
+		return nil
 	}
-	for _, name := range []string{LogStartCheckpoint, HighWatermarkCheckpoint, CleanerCheckpoint} {
+	return d.changeCheckpoints(func(m map[TopicPartition]int64, _ func(TopicPartition) (int64, bool)) {
+		for _, p := range gone {
+			delete(m, p)
+		}
+	})
+}
+
+// dropOthers does it for the files this package does not read: they would show
+// consumers of a new topic what its mirrors do not have.
+func (d *Dir) dropOthers(gone ...TopicPartition) error {
+	d.files.Lock()
+	defer d.files.Unlock()
+	for _, name := range []string{HighWatermarkCheckpoint, CleanerCheckpoint} {
 		m, err := d.ReadCheckpoint(name)
 		had := len(m)
-		for _, l := range logs {
-			delete(m, l.id.TopicPartition())
+		for _, p := range gone {
+			delete(m, p)
 		}
 		if err == nil && len(m) < had {
-			err = d.fs.Meta().WriteFile(filepath.Join(d.path, name), encodeCheckpoint(m))
+			err = d.writeCheckpoint(name, m)
 		}
 		if err != nil {
 			return err
@@ -128,12 +160,31 @@ func (d *Dir) dropPoints(logs []*Log) error {
 	return nil
 }
 
-func copyOf(m map[TopicPartition]int64) map[TopicPartition]int64 {
-	c := make(map[TopicPartition]int64, len(m))
-	for k, v := range m {
-		c[k] = v
+// changeCheckpoints rewrites those of the two files that change differs in.
+func (d *Dir) changeCheckpoints(change func(m map[TopicPartition]int64, most func(TopicPartition) (int64, bool))) error {
+	d.files.Lock()
+	defer d.files.Unlock()
+	for _, name := range []string{RecoveryPointCheckpoint, LogStartCheckpoint} {
+		have, most := d.owed(name)
+		d.mu.Lock()
+		next := maps.Clone(*have)
+		change(next, func(p TopicPartition) (int64, bool) {
+			l := d.logs[p]
+			if l == nil {
+				return 0, false
+			}
+			return most(l), true
+		})
+		same := maps.Equal(next, *have)
+		d.mu.Unlock()
+		if same {
+			continue
+		}
+		if err := d.replaceCheckpoint(name, have, next); err != nil {
+			return err
+		}
 	}
-	return c
+	return nil
 }
 
 // encodeCheckpoint writes Kafka's offset checkpoint: version, count, and a

@@ -47,7 +47,7 @@ type Dir struct {
 	opts   DirOptions
 	logs   map[TopicPartition]*Log
 	points map[TopicPartition]int64 // recovery points as the file has them
-	starts map[TopicPartition]int64 // log start offsets as the file had them
+	starts map[TopicPartition]int64 // log start offsets as the file has them
 	opened map[TopicPartition]bool  // no longer as the clean close left them
 	closed manifest                 // what the clean close left
 	sealed [][]byte                 // what this one will leave; of the thread that closes
@@ -304,6 +304,12 @@ func (d *Dir) OpenLog(id LogID, cfg Config, now int64) (*Log, RecoveryStats, err
 	d.mu.Lock()
 	d.logs[p] = l
 	d.mu.Unlock()
+	if start > l.Start() { // of records that are lost; it must not hide those that come in their place
+		if err := d.lowerCheckpoints(p); err != nil && !temporary(err) {
+			l.Close()
+			return nil, stats, fmt.Errorf("log %s: %w", p, err)
+		}
+	}
 	return l, stats, nil
 }
 
@@ -325,17 +331,22 @@ func (d *Dir) Delete(logs ...*Log) error {
 	for _, l := range logs {
 		l.Close()
 	}
-	if err := d.dropPoints(logs); err != nil {
+	gone := make([]TopicPartition, 0, len(logs))
+	for _, l := range logs {
+		gone = append(gone, l.id.TopicPartition())
+	}
+	if err := errors.Join(d.dropCheckpoints(gone...), d.dropOthers(gone...)); err != nil {
 		return err
 	}
 	var moved []string
 	var errs []error
 	for _, l := range logs {
-		if !l.exists {
-			continue
-		}
 		gone := l.id.deletedName(d.path)
-		if err := errors.Join(d.removeDir(gone), d.fs.Rename(l.path, gone)); err != nil {
+		err := errors.Join(d.removeDir(gone), d.fs.Rename(l.path, gone))
+		if !l.exists && errors.Is(err, fs.ErrNotExist) {
+			continue // never written to; on a full disk its directory may have been made all the same
+		}
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}

@@ -15,6 +15,7 @@ type Flush struct {
 	segs   []*segment
 	names  bool
 	epochs []EpochStart
+	stale  bool // the disk was too full for the epochs
 	err    error
 }
 
@@ -70,7 +71,7 @@ func (f *Flush) Do() {
 		if temporary(f.err) {
 			// The epochs are in the batches too; the next flush writes them.
 			f.log.epochs.dirty.Store(true)
-			f.err = nil
+			f.stale, f.err = true, nil
 		}
 	}
 }
@@ -121,5 +122,8 @@ func (l *Log) Flushed(f Flush) error {
 		return err
 	}
 	raise(&l.durable, f.end)
+	if !f.stale {
+		raise(&l.covered, f.end)
+	}
 	return nil
 }

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"math/bits"
 	"sync/atomic"
@@ -196,4 +197,47 @@ func (r *ring) find(off int64) (int64, bool) {
 		}
 	}
 	return 0, false
+}
+
+// indexSum tells index files apart.
+func indexSum(data []byte) string {
+	return fmt.Sprint(len(data), data[max(0, len(data)-4):])
+}
+
+// renewIndex replaces the index file of a walked segment by what the walk
+// found. An old one may be of batches that were lost, end at the same offset
+// as those that came in their place, and be trusted once the recovery point
+// has passed it.
+func (r *recovery) renewIndex(f *found, last bool) error {
+	s, fs := f.seg, r.l.dir.fs
+	name := segmentName(r.l.path, s.base, indexSuffix)
+	data := encodeIndex(s.index, s.content())
+	if f.sum == indexSum(data) || last && f.sum == "" {
+		return nil
+	}
+	if !last { // the active one gets its own when it is sealed
+		err := fs.Meta().WriteFile(name, data)
+		if err == nil || !temporary(err) {
+			return err
+		}
+	}
+	return fs.Remove(name)
+}
+
+// setUp gives the log its segments and returns where the first begins.
+func (l *Log) setUp(segs []*segment, start, end int64) (first int64) {
+	l.setList(segs)
+	total := int64(0)
+	for i := len(segs) - 1; i >= 0; i-- {
+		total += segs[i].size.Load()
+		segs[i].mark = -total
+	}
+	l.size.Store(total)
+	if len(segs) > 0 {
+		first = segs[0].base
+	}
+	l.start.Store(max(first, min(start, end)))
+	l.end.Store(end)
+	l.next = end
+	return first
 }

@@ -60,8 +60,17 @@ func TestDeleteTakesADirectoryWithoutFiles(t *testing.T) {
 // its own records.
 func TestDeleteForgetsCheckpoints(t *testing.T) {
 	m, d, l := memLog(t, smallConfig)
-	put(t, l, plain(0, 9, 5))
-	flush(t, l)
+	other, _, err := d.OpenLog(LogID{Topic: "other"}, smallConfig, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*Log{l, other} {
+		put(t, l, plain(0, 9, 5))
+		flush(t, l)
+		if err := l.AdvanceStart(7); err != nil {
+			t.Fatal(err)
+		}
+	}
 	names := []string{RecoveryPointCheckpoint, LogStartCheckpoint, HighWatermarkCheckpoint, CleanerCheckpoint}
 	for _, name := range names {
 		if err := d.WriteCheckpoint(name, map[TopicPartition]int64{testID.TopicPartition(): 7, {Topic: "other"}: 3}); err != nil {
@@ -81,7 +90,7 @@ func TestDeleteForgetsCheckpoints(t *testing.T) {
 	}
 	again := testID
 	again.TopicID[0]++
-	l, _, err := openDir(t, m.Died(nil), "/data").OpenLog(again, smallConfig, 0)
+	l, _, err = openDir(t, m.Died(nil), "/data").OpenLog(again, smallConfig, 0)
 	if err != nil || l.Start() != 0 {
 		t.Fatal(err)
 	}

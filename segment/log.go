@@ -64,7 +64,9 @@ type Log struct {
 
 	start        atomic.Int64
 	end          atomic.Int64
+	lowering     atomic.Int64 // 1 + the offset that a truncation under way cuts at, 0 none
 	durable      atomic.Int64
+	covered      atomic.Int64 // by the epoch file as well; the recovery point is not above it
 	size         atomic.Int64
 	written      atomic.Int64 // bytes written by this process
 	cleaned      atomic.Int64 // compacted below this
@@ -105,11 +107,23 @@ func (l *Log) ID() LogID { return l.id }
 // Start returns the log start offset.
 func (l *Log) Start() int64 { return l.start.Load() }
 
+// startPoint is the start that a checkpoint may name.
+func (l *Log) startPoint() int64 {
+	if to := l.lowering.Load(); to > 0 {
+		return min(l.Start(), to-1)
+	}
+	return l.Start()
+}
+
 // End returns the log end offset: everything below it is published.
 func (l *Log) End() int64 { return l.end.Load() }
 
 // Durable returns the offset below which everything is covered by a flush.
 func (l *Log) Durable() int64 { return l.durable.Load() }
+
+// recoveryPoint is where the next start may begin to walk: segments below it
+// are not, so the epochs of their batches are in the file.
+func (l *Log) recoveryPoint() int64 { return min(l.Durable(), l.covered.Load()) }
 
 // Size returns the bytes of all segments.
 func (l *Log) Size() int64 { return l.size.Load() }

@@ -174,6 +174,7 @@ func (l *Log) restore(entry []byte, start int64) bool {
 	l.epochs.dirty.Store(false)
 	l.setUp(segs, start, end)
 	l.durable.Store(end)
+	l.covered.Store(end)
 	return true
 }
 

@@ -46,6 +46,13 @@ type recovery struct {
 	epochsOK  bool
 	walkFrom  int // first segment to be walked
 	replay    int64
+	borders   []knownAt
+}
+
+// knownAt is who was known where a segment begins.
+type knownAt struct {
+	off  int64
+	data []byte
 }
 
 // found is a segment file and what its index said of it.
@@ -54,7 +61,8 @@ type found struct {
 	bound   int64 // content ends here at the latest; -1 for the last segment
 	trusted bool
 	c       content
-	redo    int64 // from here on nothing says that the disk has what was read; -1 if all is known to be there
+	redo    int64  // from here on nothing says that the disk has what was read; -1 if all is known to be there
+	sum     string // length and checksum of the index file; "" if there is none
 }
 
 // recover loads the files of a partition, if there are any. Order: what is
@@ -149,6 +157,7 @@ func (r *recovery) add(base int64, m Mapped, limit, bound int64) {
 	if err != nil {
 		return
 	}
+	f.sum = indexSum(data)
 	x, c, ok := decodeIndex(data)
 	whole := c.size == m.Size && bound < 0 || c.end == bound && bound >= 0 && c.size <= m.Size
 	if ok && whole && c.base == base && c.size > 0 && c.end > base {
@@ -229,6 +238,12 @@ func (r *recovery) walk() (int64, error) {
 			end = f.c.end
 			continue
 		}
+		if i == r.walkFrom { // what the file says of epochs from here on is older than the batches
+			r.l.epochs.truncateEnd(s.base)
+		}
+		if i > 0 && s.base > r.point && s.base >= r.replay {
+			r.borders = append(r.borders, knownAt{s.base, r.l.producers.encode(s.base)})
+		}
 		at, reason := r.walkSegment(f)
 		end = at.off
 		if reason != "" {
@@ -255,6 +270,11 @@ func (r *recovery) walkSegment(f *found) (border, string) {
 	reason := ""
 	for at.off != f.bound && len(rest) > 0 {
 		b, after, why := goodBatch(rest, at.off, f.bound)
+		if why == "" && at.off >= r.point && b.PartitionLeaderEpoch() >= 0 && b.PartitionLeaderEpoch() < l.epochs.latest() {
+			// A file system may bring back, behind the new end of a file, what an
+			// earlier loss of power had left in its last block.
+			why = "the leader epoch falls"
+		}
 		if why != "" {
 			reason = why
 			break
@@ -263,7 +283,7 @@ func (r *recovery) walkSegment(f *found) (border, string) {
 		if f.redo < 0 && !l.clean && b.NextOffset() > r.point {
 			f.redo = at.pos
 		}
-		if e := b.PartitionLeaderEpoch(); e > l.epochs.at(at.off) && e > l.epochs.latest() {
+		if e := b.PartitionLeaderEpoch(); e > l.epochs.latest() {
 			l.epochs.assign(e, at.off)
 		}
 		if at.off >= r.replay {
@@ -326,6 +346,11 @@ func (r *recovery) finish(end, start int64) error {
 		all[i].retire()
 		l.setList(all[:i])
 	}
+	if r.stats.SegmentsRemoved > 0 { // they would follow what is written in their place
+		if err := l.dir.fs.SyncDir(l.path); err != nil {
+			return err
+		}
+	}
 	segs := make([]*segment, 0, len(r.found))
 	for i, f := range r.found {
 		s, err := r.settle(f, i == len(r.found)-1)
@@ -333,35 +358,36 @@ func (r *recovery) finish(end, start int64) error {
 			return err
 		}
 		segs = append(segs, s)
+		if i >= r.walkFrom {
+			if err := r.renewIndex(f, i == len(r.found)-1); err != nil {
+				return err
+			}
+		}
 	}
 	first := l.setUp(segs, start, end)
 	l.durable.Store(min(r.point, end))
 	if l.clean {
 		l.durable.Store(end)
 	}
+	l.covered.Store(l.Durable())
 	l.namesDirty = true
 	l.epochs.truncateEnd(end)
 	l.epochs.truncateStart(l.Start())
 	r.stats.Segments = len(segs)
-	return l.removeSnapshots(func(off int64) bool { return off > end || off < first })
-}
-
-// setUp gives the log its segments and returns where the first begins.
-func (l *Log) setUp(segs []*segment, start, end int64) (first int64) {
-	l.setList(segs)
-	total := int64(0)
-	for i := len(segs) - 1; i >= 0; i-- {
-		total += segs[i].size.Load()
-		segs[i].mark = -total
+	// A snapshot above the recovery point may be of batches that are lost: when
+	// the point has passed it, it would speak for those that came in their place.
+	// Where a segment begins there is one again, of what was read: retention may
+	// take all that is below.
+	err := l.removeSnapshots(func(off int64) bool { return off > end || off < first || len(segs) > 0 && !r.usable(off) })
+	for _, b := range r.borders {
+		if err == nil && b.off <= end && b.off > first {
+			err = l.dir.fs.Meta().WriteFile(segmentName(l.path, b.off, snapshotSuffix), b.data)
+		}
 	}
-	l.size.Store(total)
-	if len(segs) > 0 {
-		first = segs[0].base
+	if temporary(err) {
+		return nil // a hint
 	}
-	l.start.Store(max(first, min(start, end)))
-	l.end.Store(end)
-	l.next = end
-	return first
+	return err
 }
 
 // settle cuts a file to its content and maps it as what it is from now on:
@@ -375,8 +401,15 @@ func (r *recovery) settle(f *found, last bool) (*segment, error) {
 		if f.bound < 0 {
 			r.stats.TornBytes += m.Size - size
 		}
-		// Nobody reads this map yet.
-		if err := m.Truncate(size); err != nil {
+		// Nobody reads this map yet. The cut is made durable before anything
+		// is written in its place: sound batches may lie behind the broken one,
+		// and a new batch of its length would make them part of the log again.
+		err := m.Truncate(size)
+		if err == nil {
+			err = m.Datasync()
+		}
+		if err != nil {
+			r.l.dir.Fail(err)
 			return nil, err
 		}
 	}

@@ -29,7 +29,11 @@ func (d *Dir) SealClean(logs ...*Log) error {
 	}
 	d.FlushLogs(flushes)
 	for _, f := range flushes {
-		if err := f.log.Flushed(*f); err != nil {
+		err := f.log.Flushed(*f)
+		if err == nil && f.stale {
+			err = fmt.Errorf("epochs: %w", ErrNoSpace)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("seal %s: %w", f.log.id.TopicPartition(), err))
 		}
 	}

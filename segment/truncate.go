@@ -14,6 +14,7 @@ type Truncation struct {
 	log    *Log
 	err    error
 	noop   bool
+	begun  bool       // the disk is being changed
 	to     int64      // the new end offset
 	full   bool       // nothing stays: the log starts again at to
 	first  bool       // the partition's directory is to be made
@@ -105,14 +106,19 @@ func (l *Log) nextLimit() int64 {
 	return min(max(l.cfg.SegmentBytes, int64(l.cfg.MaxMessageBytes), l.want), maxSegment)
 }
 
-// beginTruncation lowers Durable at once, so that no checkpoint written from
-// here on can promise what is about to go.
+// beginTruncation lowers Durable, and the start that a checkpoint may name, at
+// once, so that none written from here on can promise what is about to go.
 func (l *Log) beginTruncation(t Truncation) Truncation {
 	l.truncating = true
 	for _, s := range t.remove {
 		s.retired.Store(true) // not opened again: another file may take its name
 	}
+	if t.full { // a crash may leave any part of it, and then it starts at to
+		l.durable.Store(0)
+	}
+	l.lowering.Store(t.to + 1) // the start may lie inside the batch that is cut
 	l.durable.Store(min(l.Durable(), t.to))
+	l.covered.Store(min(l.covered.Load(), t.to))
 	var after epochs
 	after.p.Store(l.epochs.p.Load())
 	if t.full {
@@ -134,7 +140,7 @@ func (t *Truncation) Do() {
 		t.producers = newProducers()
 		return
 	}
-	if t.err = l.dir.lowerRecoveryPoint(l.id.TopicPartition()); t.err != nil {
+	if t.err = l.dir.lowerCheckpoints(l.id.TopicPartition()); t.err != nil {
 		return
 	}
 	if t.first { // where it starts must be on disk before it can be said to be durable
@@ -143,6 +149,10 @@ func (t *Truncation) Do() {
 		}
 		t.there = true
 	}
+	if t.err = t.create(); t.err != nil {
+		return // a full disk shows before anything is gone
+	}
+	t.begun = true
 	if t.full {
 		t.err = t.removeAll()
 	}
@@ -171,22 +181,25 @@ func (l *Log) existsOnDisk(t *Truncation) bool {
 	return len(t.keep) > 0 || t.cut != nil || len(t.remove) > 0
 }
 
-// place puts the new empty segment file, replacing one of the same name.
-func (t *Truncation) place() error {
+// create makes the new empty segment file, not yet under its name.
+func (t *Truncation) create() error {
 	l := t.log
 	name := segmentName(l.path, t.to, logSuffix)
 	if err := l.dir.fs.Remove(name + newSuffix); err != nil {
 		return err
 	}
 	m, err := l.dir.fs.Open(name+newSuffix, t.limit, true)
-	if err != nil {
-		return err
+	if err == nil {
+		t.made = newSegment(l, t.to, m, t.limit, t.step)
 	}
-	if err := l.dir.fs.Rename(name+newSuffix, name); err != nil {
-		return errors.Join(err, m.Close())
-	}
-	t.made = newSegment(l, t.to, m, t.limit, t.step)
-	return l.dir.fs.SyncDir(l.path)
+	return err
+}
+
+// place gives it its name, replacing a file of the same.
+func (t *Truncation) place() error {
+	l := t.log
+	name := segmentName(l.path, t.to, logSuffix)
+	return errors.Join(l.dir.fs.Rename(name+newSuffix, name), l.dir.fs.SyncDir(l.path))
 }
 
 // removeAbove unlinks what lay above the new end, the newest first, and the
@@ -204,15 +217,18 @@ func (t *Truncation) removeAbove() error {
 	return errors.Join(err, l.dir.fs.SyncDir(l.path))
 }
 
-// removeAll unlinks every segment, the newest first: what a crash leaves is a
-// shorter log, never one with a hole.
+// removeAll unlinks every segment, the oldest first: what a crash leaves is
+// the end of the log, never one with a hole. The newest first would bring back
+// what an earlier truncation took: its bytes are in their file still, and only
+// the base of the next segment says that they are not part of the log.
 func (t *Truncation) removeAll() error {
 	l := t.log
-	err := l.removeSnapshots(func(int64) bool { return true })
-	for i := len(t.remove) - 1; i >= 0 && err == nil; i-- {
-		err = l.removeFiles(t.remove[i].base)
+	for _, s := range t.remove {
+		if err := l.removeFiles(s.base); err != nil {
+			return err
+		}
 	}
-	return err
+	return l.removeSnapshots(func(int64) bool { return true })
 }
 
 // removeSnapshots unlinks the producer snapshots whose offset is not wanted.
@@ -277,9 +293,10 @@ func (l *Log) Truncated(t Truncation) error {
 		for _, s := range t.remove {
 			s.retired.Store(false)
 		}
-		if t.made != nil || len(t.remove) > 0 && t.full || !temporary(t.err) {
+		if t.begun || !temporary(t.err) {
 			l.dir.Fail(t.err) // half done: memory and disk no longer agree
 		}
+		l.lowering.Store(0)
 		return t.err
 	}
 	segs := append([]*segment(nil), t.keep...)
@@ -303,8 +320,12 @@ func (l *Log) Truncated(t Truncation) error {
 	l.setList(segs)
 	l.end.Store(t.to)
 	l.size.Store(size)
+	l.start.Store(min(l.Start(), t.to))
+	l.lowering.Store(0)
 	if t.full {
 		l.start.Store(t.to)
+		l.durable.Store(t.to)
+		l.covered.Store(t.to)
 	}
 	l.next, l.sealing = t.to, false
 	l.cleaned.Store(min(l.cleaned.Load(), t.to))
