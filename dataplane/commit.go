@@ -129,6 +129,9 @@ func (e *Engine) grow(p *Partition, g segment.Grow) {
 	if err == nil {
 		// A larger batch may still not fit: the next try asks again.
 		e.follow(p)
+		if g.Sealed() && !p.flushes { // also where nobody waits: what a crash has to walk ends here
+			e.startFlush(p)
+		}
 	}
 	p.unlock()
 	if err != nil {

@@ -81,6 +81,9 @@ func (l *Log) rollPlan(s *segment) Grow {
 	return g
 }
 
+// Sealed tells that the step ended a segment.
+func (g *Grow) Sealed() bool { return g.roll && g.seg != nil }
+
 // Do makes the system calls of the step. Once, without the lock.
 func (g *Grow) Do() {
 	if !g.roll {
