@@ -30,6 +30,11 @@ type ConsumeOptions struct {
 	Version     int16 // of Fetch, from 4 to 20; 0 = FetchVersion
 	MaxBytes    int   // of an answer
 	Follow      bool  // goes on after End until ctx ends, and waits for more
+
+	// Again reads everything again and again, WarmUp and so long; what is counted
+	// is the requests after the warm-up. 0 = once.
+	Again, WarmUp time.Duration
+	Mark          func() // with Again: called when the count begins and when it ends; may be nil
 }
 
 // Consumed is the result.
@@ -66,11 +71,12 @@ func Consume(ctx context.Context, o ConsumeOptions) (*Consumed, error) {
 	}
 	for i, s := range o.Spans {
 		r := readers[i%len(readers)]
-		r.spans = append(r.spans, s)
+		r.spans, r.begins = append(r.spans, s), append(r.begins, s.Begin)
 	}
 	start := time.Now()
 	var wg sync.WaitGroup
 	for _, r := range readers {
+		r.counted, r.end = start.Add(o.WarmUp), start.Add(o.WarmUp+o.Again)
 		wg.Go(func() {
 			defer r.conn.Close()
 			stop := context.AfterFunc(ctx, func() { r.conn.Close() })
@@ -80,8 +86,15 @@ func Consume(ctx context.Context, o ConsumeOptions) (*Consumed, error) {
 			}
 		})
 	}
+	if o.Again > 0 {
+		mark(ctx, start, Options{WarmUp: o.WarmUp, Duration: o.Again, Mark: o.Mark})
+	}
 	wg.Wait()
-	out := &Consumed{Latency: hdrhistogram.New(1, highest, digits), Elapsed: time.Since(start)}
+	return consumed(readers, time.Since(start)-o.WarmUp), nil
+}
+
+func consumed(readers []*reader, elapsed time.Duration) *Consumed {
+	out := &Consumed{Latency: hdrhistogram.New(1, highest, digits), Elapsed: elapsed}
 	for _, r := range readers {
 		out.Latency.Merge(r.hist)
 		out.Records += r.records
@@ -91,7 +104,7 @@ func Consume(ctx context.Context, o ConsumeOptions) (*Consumed, error) {
 			out.FirstError = r.err
 		}
 	}
-	return out, nil
+	return out
 }
 
 // reader is one connection.
@@ -100,7 +113,9 @@ type reader struct {
 	conn                     *Conn
 	spans                    []Span
 	targets                  []wire.FetchTarget
+	begins                   []int64 // of spans
 	hist                     *hdrhistogram.Histogram
+	counted, end             time.Time
 	records, bytes, requests int64
 	err                      error
 }
@@ -116,10 +131,16 @@ func (r *reader) run() error {
 					FetchOffset: s.Begin, LastFetchedEpoch: -1, LogStartOffset: -1, MaxBytes: int32(r.o.MaxBytes), HighWatermark: -1})
 			}
 		}
-		if len(r.targets) == 0 {
+		begin := time.Now()
+		switch again := begin.Before(r.end); {
+		case len(r.targets) == 0 && again:
+			for i := range r.spans {
+				r.spans[i].Begin = r.begins[i]
+			}
+			continue
+		case len(r.targets) == 0, r.o.Again > 0 && !again:
 			return nil
 		}
-		begin := time.Now()
 		if err := r.conn.Deadline(begin.Add(drain)); err != nil {
 			return err
 		}
@@ -127,11 +148,16 @@ func (r *reader) run() error {
 		if err != nil {
 			return err
 		}
-		_ = r.hist.RecordValue(min(max(time.Since(begin).Microseconds(), 1), highest))
-		r.requests++
+		took := time.Since(begin)
 		if err := r.take(body); err != nil {
 			return err
 		}
+		if begin.Before(r.counted) {
+			r.records, r.bytes = 0, 0
+			continue
+		}
+		_ = r.hist.RecordValue(min(max(took.Microseconds(), 1), highest))
+		r.requests++
 	}
 }
 
