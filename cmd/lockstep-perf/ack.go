@@ -19,6 +19,7 @@ import (
 	"lockstep/internal/cli"
 	"lockstep/internal/testcluster"
 	"lockstep/perf/load"
+	"lockstep/perf/report"
 )
 
 const (
@@ -88,25 +89,25 @@ was more than 1 ms off what was asked, and the run is void.`,
 
 // ackResult is the JSON answer. Latencies are milliseconds.
 type ackResult struct {
-	RTTAskedMs float64  `json:"rtt_asked_ms"`
-	RTTMs      float64  `json:"rtt_ms"` // p50 of echoes through the line, or over loopback without one
-	Mode       string   `json:"mode"`
-	AckP50     float64  `json:"ack_p50_ms"`
-	AckP99     float64  `json:"ack_p99_ms"`
-	AckP999    float64  `json:"ack_p999_ms"`
-	MBPerS     float64  `json:"mb_per_s"` // 10^6 bytes of values, acknowledged
-	Records    int64    `json:"records"`
-	Errors     int64    `json:"errors"`
-	FirstError string   `json:"first_error,omitempty"`
-	Type       string   `json:"mirror_type"`
-	CPU        cpuUse   `json:"cpu_s"`
-	Engine     string   `json:"engine"`
-	Reactors   int      `json:"reactors"`
-	FlushAck   string   `json:"flush_ack"`
-	RecordSize int      `json:"record_size"`
-	Machine    machine  `json:"machine"`
-	Commit     string   `json:"commit"`
-	Void       []string `json:"void"` // why the run does not count
+	RTTAskedMs float64        `json:"rtt_asked_ms"`
+	RTTMs      float64        `json:"rtt_ms"` // p50 of echoes through the line, or over loopback without one
+	Mode       string         `json:"mode"`
+	AckP50     float64        `json:"ack_p50_ms"`
+	AckP99     float64        `json:"ack_p99_ms"`
+	AckP999    float64        `json:"ack_p999_ms"`
+	MBPerS     float64        `json:"mb_per_s"` // 10^6 bytes of values, acknowledged
+	Records    int64          `json:"records"`
+	Errors     int64          `json:"errors"`
+	FirstError string         `json:"first_error,omitempty"`
+	Type       string         `json:"mirror_type"`
+	CPU        cpuUse         `json:"cpu_s"`
+	Engine     string         `json:"engine"`
+	Reactors   int            `json:"reactors"`
+	FlushAck   string         `json:"flush_ack"`
+	RecordSize int            `json:"record_size"`
+	Machine    report.Machine `json:"machine"`
+	Commit     string         `json:"commit"`
+	Void       []string       `json:"void"` // why the run does not count
 }
 
 type cpuUse struct {

@@ -16,4 +16,15 @@ const (
 	maxConnections = 1000
 	// ackTimeout is how long the broker may take for one request.
 	ackTimeout = 30 * time.Second
+	// maxBatch bounds --batch, in bytes.
+	maxBatch = 1 << 20
+	// maxFetch bounds --max-bytes.
+	maxFetch = 16 << 20
+	// setupTimeout bounds making or deleting a topic, ledPoll is the pause between
+	// two looks at its leaders.
+	setupTimeout, ledPoll = 30 * time.Second, 5 * time.Millisecond
+	// fillTimeout bounds the filling of a topic.
+	fillTimeout = 10 * time.Minute
+	// scrapeTimeout bounds a look at a broker's metrics.
+	scrapeTimeout = 10 * time.Second
 )

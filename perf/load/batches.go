@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"lockstep/internal/wire"
@@ -47,9 +48,15 @@ func (w *worker) saturate(ctx context.Context, start time.Time) {
 	counted := start.Add(w.o.WarmUp)
 	end := counted.Add(w.o.Duration)
 	next, under := 0, 0
+	left := int64(math.MaxInt64) // requests
+	if w.o.Bytes > 0 {
+		one := int64(w.o.Batch*w.o.RecordSize) * int64(w.o.Connections)
+		left = (w.o.Bytes + one - 1) / one
+	}
 	for now := time.Now(); ; now = time.Now() {
 		out = out[:0]
-		for ; under < w.o.InFlight && now.Before(end) && ctx.Err() == nil; under++ {
+		for ; under < w.o.InFlight && left > 0 && now.Before(end) && ctx.Err() == nil; under++ {
+			left--
 			at := len(out)
 			out = append(out, request...)
 			w.conn.number(out[at:])

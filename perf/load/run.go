@@ -24,6 +24,7 @@ type Options struct {
 	Rate        float64       // bytes of values per second, over all connections
 	Batch       int           // records of a request, all due at one moment; 0 = what is due, every Linger
 	InFlight    int           // closed loop with so many requests under way per connection; Rate is not used
+	Bytes       int64         // with InFlight: the run ends when so many bytes of values were sent; 0 = no bound
 	OneInFlight bool          // closed loop on one connection; Rate is not used
 	Linger      time.Duration // least time between two requests of a connection
 	WarmUp      time.Duration // not counted
