@@ -27,4 +27,18 @@ const (
 	fillTimeout = 10 * time.Minute
 	// scrapeTimeout bounds a look at a broker's metrics.
 	scrapeTimeout = 10 * time.Second
+	// peersConnections and peersPartitions are of the loads of P1 and P2,
+	// peersSmallInFlight the requests of one record under way on a connection.
+	peersConnections, peersPartitions, peersSmallInFlight = 4, 4, 32
+	// peersReaders are the connections and partitions of P5, peersAnswer the bytes
+	// of an answer.
+	peersReaders, peersAnswer = 2, 1 << 20
+	// settle lies between two turns.
+	settle = 1200 * time.Millisecond
+	// sweepEnough is the p99 in milliseconds at which a side no longer keeps up.
+	sweepEnough = 250
+	// idleFor is how long a broker rests before its memory is read.
+	idleFor = 3 * time.Second
+	// startTimeout bounds a start, startPoll is the pause between two tries.
+	startTimeout, startPoll = time.Minute, 500 * time.Microsecond
 )

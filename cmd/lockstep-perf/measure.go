@@ -52,6 +52,9 @@ func measured(ctx context.Context, o load.Options, client string, pid int) (repo
 	if o.OneInFlight {
 		r.RateMBPerS, r.InFlight, r.Batch, r.Connections, r.Partitions = 0, 1, 1, 1, 1
 	}
+	if client == "kgo" {
+		r.Connections = 1
+	}
 	if res.FirstError != nil {
 		r.FirstError = res.FirstError.Error()
 	}

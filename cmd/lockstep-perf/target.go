@@ -114,8 +114,11 @@ func (t *target) flushAck(ctx context.Context) string {
 	if r, err := t.adm.DescribeTopicConfigs(ctx, t.topic); err == nil {
 		for _, c := range r {
 			for _, c := range c.Configs {
-				if c.Key == "flush.messages" && c.MaybeValue() == "1" {
+				switch {
+				case c.Key == "flush.messages" && c.MaybeValue() == "1":
 					return "durable (flush.messages=1)"
+				case c.Key == "flush.ack" && c.MaybeValue() != "":
+					return c.MaybeValue()
 				}
 			}
 		}

@@ -103,3 +103,8 @@ func BatchFor(recordSize, batchBytes int) int {
 	one := len(wire.BuildBatch(nil, wire.PlainParams(0), wire.Record{Value: make([]byte, recordSize)})) - wire.BatchHeaderSize
 	return max(1, (batchBytes-wire.BatchHeaderSize)/(one+1)) // a later record's delta may take a byte more
 }
+
+// OneRecord is a batch of one record of a size.
+func OneRecord(size int) []byte {
+	return wire.BuildBatch(nil, wire.PlainParams(time.Now().UnixMilli()), wire.Record{Value: make([]byte, size)})
+}

@@ -124,7 +124,6 @@ func Median(v []float64) float64 {
 type Side struct {
 	Name     string   `json:"name"`
 	What     string   `json:"what"`
-	FlushAck string   `json:"flush_ack"`
 	Settings []string `json:"settings"` // what is not a default
 }
 
