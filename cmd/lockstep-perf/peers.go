@@ -141,7 +141,7 @@ func (o *peersOptions) run(ctx context.Context, p *cli.Printer) error {
 }
 
 func (c *comparison) run(ctx context.Context, only []string) error {
-	c.doc = &report.Peers{Commit: buildCommit(), When: time.Now().UTC().Format("2006-01-02 15:04"), Machine: machineFacts(c.dir), Command: strings.Join(append([]string{"lockstep-perf"}, os.Args[1:]...), " ")}
+	c.doc = &report.Peers{Commit: buildCommit(), When: time.Now().UTC().Format("2006-01-02 15:04"), Machine: machineFacts(c.dir), Command: command(os.Args[1:])}
 	for _, g := range goals {
 		if !slices.Contains(only, g.name) {
 			continue
@@ -320,4 +320,20 @@ func (c *comparison) print() {
 		writeMachine(c.p, c.doc.Machine, b)
 	}
 	c.p.Table(cli.Columns("GOAL", "CASE", "FIGURE", "OURS", "BASE", "RATIO", "LEAST", "MOST", "WANTED"), report.Rows(c.doc.Series))
+}
+
+// command is how a page says what was run: without the places of this machine.
+func command(args []string) string {
+	list := []string{"lockstep-perf"}
+	for i := 0; i < len(args); i++ {
+		switch name, _, joined := strings.Cut(args[i], "="); name {
+		case "--dir", "--binary", "--out":
+			if !joined {
+				i++
+			}
+		default:
+			list = append(list, args[i])
+		}
+	}
+	return strings.Join(list, " ")
 }
