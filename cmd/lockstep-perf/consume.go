@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 )
 
 type consumeOptions struct {
+	own              ownOptions
 	bootstrap, topic string
 	fill, maxBytes   string
 	recordSize       string
@@ -42,6 +44,7 @@ func consumeCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.bootstrap, "bootstrap", "localhost:9092", "a broker")
+	o.own.bind(cmd)
 	f.StringVar(&o.topic, "topic", "", "the topic; empty = one of our own")
 	f.StringVar(&o.fill, "fill", "1GiB", "bytes of values that our own topic is filled with")
 	f.StringVar(&o.recordSize, "record-size", "1KiB", "bytes of a value in it")
@@ -112,15 +115,17 @@ func (o *consumeOptions) run(ctx context.Context, p *cli.Printer) error {
 		return cli.Usage("--fill, --record-size (to 512KiB) and --max-bytes (to 16MiB) are sizes such as 1MiB")
 	case o.conns < 1 || o.conns > maxConnections || o.partitions < 1 || o.again < 0 || o.warmUp < 0:
 		return cli.Usage("--connections and --partitions are positive")
-	case o.mallocs && (o.admin == "" || o.again == 0):
-		return cli.Usage("--mallocs needs --admin and --again")
+	case o.mallocs && (o.admin == "" && !o.own.on || o.again == 0):
+		return cli.Usage("--mallocs needs --again, and --admin or --start")
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	dir := o.dir
-	if dir == "" {
-		dir = os.TempDir()
+	dir := cmp.Or(o.dir, os.TempDir())
+	end, err := o.own.start(ctx, dir, &o.bootstrap, &o.admin, &o.pid)
+	if err != nil {
+		return err
 	}
+	defer end()
 	r, err := o.measure(ctx, int64(fill), int(size), int(most))
 	if err != nil {
 		return cli.Fail("measuring", err, "")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 
 // produceOptions are the flags that produce and mixed share.
 type produceOptions struct {
+	own               ownOptions
 	bootstrap, topic  string
 	client, acks      string
 	recordSize, batch string
@@ -73,6 +75,7 @@ func mixedCommand() *cobra.Command {
 func (o *produceOptions) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.bootstrap, "bootstrap", "localhost:9092", "a broker")
+	o.own.bind(cmd)
 	f.StringVar(&o.topic, "topic", "", "the topic, made if it is not there; empty = one of our own, deleted at the end")
 	f.StringVar(&o.client, "client", "raw", "raw = our own codec, kgo = that client library, which makes the batches itself")
 	f.StringVar(&o.acks, "acks", "all", "1 or all")
@@ -125,8 +128,8 @@ func (o *produceOptions) load() (lo load.Options, err error) {
 		return lo, cli.Usage("--client: raw or kgo, not %q", o.client)
 	case o.conns < 1 || o.conns > maxConnections || o.partitions < 1 || o.duration <= 0 || o.warmUp < 0 || o.inFlight < 1 || o.inFlight > maxConnections:
 		return lo, cli.Usage("--connections, --partitions, --in-flight and --duration are positive")
-	case o.mallocs && o.admin == "":
-		return lo, cli.Usage("--mallocs needs --admin")
+	case o.mallocs && o.admin == "" && !o.own.on:
+		return lo, cli.Usage("--mallocs needs --admin or --start")
 	}
 	lo = load.Options{Connections: o.conns, RecordSize: int(size), Batch: load.BatchFor(int(size), int(batch)), Rate: rate, WarmUp: o.warmUp, Duration: o.duration,
 		Acks: acks, Timeout: ackTimeout, Seed: o.seed}
@@ -148,10 +151,12 @@ func (o *produceOptions) run(ctx context.Context, p *cli.Printer) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	dir := o.dir
-	if dir == "" {
-		dir = os.TempDir()
+	dir := cmp.Or(o.dir, os.TempDir())
+	end, err := o.own.start(ctx, dir, &o.bootstrap, &o.admin, &o.pid)
+	if err != nil {
+		return err
 	}
+	defer end()
 	if o.topic == "" {
 		o.topic = ownTopic()
 	}
