@@ -22,7 +22,7 @@ const (
 	maxFetch = 16 << 20
 	// setupTimeout bounds making or deleting a topic, ledPoll is the pause between
 	// two looks at its leaders.
-	setupTimeout, ledPoll = 30 * time.Second, 5 * time.Millisecond
+	setupTimeout, ledPoll = 30 * time.Second, 10 * time.Millisecond
 	// fillTimeout bounds the filling of a topic.
 	fillTimeout = 10 * time.Minute
 	// scrapeTimeout bounds a look at a broker's metrics.

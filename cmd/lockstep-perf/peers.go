@@ -94,6 +94,7 @@ type comparison struct {
 	topics  int
 	doc     *report.Peers
 	best    map[string]float64 // case to bytes a second of Kafka's best
+	rest    time.Duration      // between two turns; 0 = none, and the disk is not waited for
 }
 
 var goals = []struct {
@@ -117,7 +118,7 @@ func (o *peersOptions) run(ctx context.Context, p *cli.Printer) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	c := &comparison{o: *o, p: p, catchUp: int64(catchUp), brokers: map[string]*peer.Broker{}, best: map[string]float64{}}
+	c := &comparison{o: *o, p: p, catchUp: int64(catchUp), brokers: map[string]*peer.Broker{}, best: map[string]float64{}, rest: settle}
 	if c.libs, err = peer.Jars(ctx); errors.Is(err, peer.ErrMissing) {
 		p.Line("skipped: %v", err)
 		return nil
@@ -281,10 +282,13 @@ func (c *comparison) turn(ctx context.Context, side string, configs map[string]s
 // settle lets deleted logs go and what is dirty be written, so that no turn pays
 // for the one before.
 func (c *comparison) settle(ctx context.Context) error {
+	if c.rest == 0 {
+		return nil
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(settle):
+	case <-time.After(c.rest):
 	}
 	d, err := os.Open(c.dir)
 	if err != nil {

@@ -35,7 +35,7 @@ func openTarget(ctx context.Context, addr, topic string, partitions int32, versi
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
 	t = &target{addr: addr, topic: topic}
-	if t.cl, err = kgo.NewClient(kgo.SeedBrokers(addr), kgo.ClientID("lockstep-perf"), kgo.RetryTimeout(setupTimeout)); err != nil {
+	if t.cl, err = kgo.NewClient(kgo.SeedBrokers(addr), kgo.ClientID("lockstep-perf"), kgo.RetryTimeout(setupTimeout), kgo.MetadataMinAge(ledPoll)); err != nil {
 		return nil, err
 	}
 	t.adm = kadm.NewClient(t.cl)
