@@ -74,6 +74,9 @@ func (t *target) open(ctx context.Context, partitions int32, version int16, conf
 	if err := t.led(ctx); err != nil {
 		return err
 	}
+	if err := t.serves(ctx); err != nil {
+		return err
+	}
 	t.flush = t.flushAck(ctx)
 	return nil
 }
@@ -104,6 +107,22 @@ func (t *target) led(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return errors.New("it has no leader")
+		case <-time.After(ledPoll):
+		}
+	}
+}
+
+// serves waits until each partition answers: a leader may be named before it
+// knows that it leads.
+func (t *target) serves(ctx context.Context) error {
+	for {
+		ends, err := t.adm.ListEndOffsets(ctx, t.topic)
+		if err = errors.Join(err, ends.Error()); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
 		case <-time.After(ledPoll):
 		}
 	}
