@@ -39,6 +39,7 @@ type ackOptions struct {
 	max        bool
 	batch      string
 	inFlight   int
+	fetches    int
 	flushAck   string
 	json       bool
 	reactors   int
@@ -73,6 +74,7 @@ was more than 1 ms off what was asked, and the run is void.`,
 	f.BoolVar(&o.max, "max", false, "as much as goes, in place of --rate: a closed loop of --in-flight requests")
 	f.StringVar(&o.batch, "batch", "64KiB", "with --max: bytes of a request's batch")
 	f.IntVar(&o.inFlight, "in-flight", 128, "with --max: requests under way on each connection")
+	f.IntVar(&o.fetches, "fetches", 63, "fetches of a mirror that may be under way; 1 shows what a line costs without many")
 	f.BoolVar(&o.async, "async", false, "leave the topic ASYNC")
 	f.StringVar(&o.rate, "rate", "20MB", "bytes of values per second, such as 500KB, 20MB, 16MiB")
 	f.StringVar(&o.recordSize, "record-size", "1KiB", "bytes of a value")
@@ -108,6 +110,7 @@ type ackResult struct {
 	Engine     string         `json:"engine"`
 	Reactors   int            `json:"reactors"`
 	FlushAck   string         `json:"flush_ack"`
+	Fetches    int            `json:"fetches"` // of the mirror that may be under way
 	RecordSize int            `json:"record_size"`
 	Machine    report.Machine `json:"machine"`
 	Commit     string         `json:"commit"`
@@ -151,7 +154,8 @@ func (o *ackOptions) once(ctx context.Context) (*ackResult, error) {
 		return nil, err
 	}
 	c, err := testcluster.Start(ctx, testcluster.Options{Binary: binary, Dir: o.dir, RTT: o.rtt, Jitter: o.jitter, Bandwidth: bandwidth, NoLink: o.rtt == 0, LogLevel: "warn", Overrides: []string{
-		"lockstep.io.engine=" + o.engine, fmt.Sprintf("lockstep.io.reactors=%d", o.reactors), "lockstep.flush.ack=" + o.flushAck}})
+		"lockstep.io.engine=" + o.engine, fmt.Sprintf("lockstep.io.reactors=%d", o.reactors), "lockstep.flush.ack=" + o.flushAck,
+		fmt.Sprintf("lockstep.mirror.fetches=%d", o.fetches)}})
 	if err != nil {
 		return nil, err
 	}
@@ -179,6 +183,8 @@ func (o *ackOptions) load() (load.Options, error) {
 	switch {
 	case o.max && (o.single || o.inFlight < 1 || o.inFlight > maxConnections):
 		return load.Options{}, cli.Usage("--max goes with --in-flight from 1 to %d, not with --one-in-flight", maxConnections)
+	case o.fetches < 1 || o.fetches > 63:
+		return load.Options{}, cli.Usage("--fetches is from 1 to 63")
 	case o.rtt < 0 || o.rtt > maxRTT:
 		return load.Options{}, cli.Usage("--rtt is from 0 to %v", maxRTT)
 	case o.flushAck != "appended" && o.flushAck != "durable":
@@ -231,7 +237,7 @@ func (o *ackOptions) measure(ctx context.Context, c *testcluster.Cluster, lo loa
 		return nil, err
 	}
 	defer echo.Close()
-	r := &ackResult{RTTAskedMs: ms(o.rtt), Mode: "open loop, " + o.rate + "/s", Type: topic.Type(), Engine: c.Source.Engine(ctx), Reactors: c.Source.Reactors(ctx), FlushAck: o.flushAck,
+	r := &ackResult{RTTAskedMs: ms(o.rtt), Mode: "open loop, " + o.rate + "/s", Type: topic.Type(), Engine: c.Source.Engine(ctx), Reactors: c.Source.Reactors(ctx), FlushAck: o.flushAck, Fetches: o.fetches,
 		RecordSize: lo.RecordSize, Machine: machineFacts(c.Dir), Commit: buildCommit(), Void: []string{}}
 	switch {
 	case o.single:

@@ -72,7 +72,7 @@ func (o *ackTableOptions) cells() (list []*cell, err error) {
 			}
 			for _, rtt := range o.rtts {
 				c := &cell{row: report.AckRow{RTTMs: ms(rtt), FlushAck: flush, Mode: m.name}, o: ackOptions{rtt: rtt, rate: "20MB", recordSize: "1KiB", warmUp: o.warmUp, duration: o.duration,
-					linger: time.Millisecond, batch: "64KiB", inFlight: 128, flushAck: flush, engine: "auto", conns: 4, partitions: 4, binary: o.binary, dir: o.dir, seed: 1}}
+					linger: time.Millisecond, batch: "64KiB", inFlight: 128, fetches: 63, flushAck: flush, engine: "auto", conns: 4, partitions: 4, binary: o.binary, dir: o.dir, seed: 1}}
 				m.set(&c.o)
 				if _, err := c.o.load(); err != nil {
 					return nil, err

@@ -18,7 +18,7 @@ import (
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"ack", "--rtt", "2s"}, {"ack", "--flush-ack", "never"}, {"ack", "--record-size", "1MiB"}, {"ack", "--record-size", "0"},
 		{"ack", "--rate", "much"}, {"ack", "--connections", "0"}, {"ack", "extra"}, {"nonsense"},
-		{"ack", "--max", "--one-in-flight"}, {"ack", "--max", "--in-flight", "0"}, {"ack-table", "--runs", "0"}, {"ack-table", "--modes", "most"}, {"produce", "--acks", "0"},
+		{"ack", "--fetches", "0"}, {"ack", "--max", "--one-in-flight"}, {"ack", "--max", "--in-flight", "0"}, {"ack-table", "--runs", "0"}, {"ack-table", "--modes", "most"}, {"produce", "--acks", "0"},
 		{"produce", "--client", "java"}, {"produce", "--batch", "2MiB"}, {"produce", "--mallocs"}, {"produce", "--rate", "0"}, {"mixed", "--readers", "0"}, {"consume", "--fill", "no"},
 		{"consume", "--mallocs", "--again", "1s"}, {"peers", "--only", "P3"}, {"peers", "--pairs", "0"}, {"peers", "--catch-up", "1"}, {"bare"}} {
 		if code := run(args); code != cli.ExitUsage {
@@ -72,7 +72,7 @@ func TestAck(t *testing.T) {
 func runOnce(t *testing.T, binary string, single bool) (r ackResult) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	o := ackOptions{rtt: 20 * time.Millisecond, single: single, rate: "500KB", recordSize: "1KiB", warmUp: 200 * time.Millisecond, duration: time.Second, batch: "64KiB",
+	o := ackOptions{rtt: 20 * time.Millisecond, single: single, rate: "500KB", recordSize: "1KiB", warmUp: 200 * time.Millisecond, duration: time.Second, batch: "64KiB", fetches: 63,
 		linger: time.Millisecond, flushAck: "appended", json: true, engine: "auto", conns: 2, partitions: 2, binary: binary, dir: quickDir(t), seed: 1}
 	err := runAck(context.Background(), o, &cli.Printer{Out: &out, Err: &errs, JSON: true})
 	if jsonErr := json.Unmarshal(out.Bytes(), &r); jsonErr != nil {
