@@ -138,7 +138,7 @@ func TestPeers(t *testing.T) {
 	}
 	out := filepath.Join(dir, "results", peersFile)
 	c := &comparison{o: peersOptions{pairs: 1, window: 200 * time.Millisecond, latency: 200 * time.Millisecond, warmUp: 50 * time.Millisecond, out: out, cases: "acks=all (appended), 1024 B records, 16"},
-		p: &cli.Printer{Out: new(bytes.Buffer), Err: new(bytes.Buffer)}, dir: dir, binary: binary, catchUp: 4 << 20, brokers: map[string]*peer.Broker{sideKafka: fake}, best: map[string]float64{}}
+		p: &cli.Printer{Out: new(bytes.Buffer), Err: new(bytes.Buffer)}, dir: dir, binary: binary, catchUp: 4 << 20, brokers: map[string]*peer.Broker{sideKafka: fake}, best: map[string]float64{}, parts: []float64{0.5, 1}}
 	defer func() {
 		for _, b := range c.brokers {
 			b.Kill()

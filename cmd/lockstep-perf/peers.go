@@ -94,6 +94,7 @@ type comparison struct {
 	topics  int
 	doc     *report.Peers
 	best    map[string]float64 // case to bytes a second of Kafka's best
+	parts   []float64          // of Kafka's best rate, for the sweep
 	rest    time.Duration      // between two turns; 0 = none, and the disk is not waited for
 }
 
@@ -118,7 +119,7 @@ func (o *peersOptions) run(ctx context.Context, p *cli.Printer) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	c := &comparison{o: *o, p: p, catchUp: int64(catchUp), brokers: map[string]*peer.Broker{}, best: map[string]float64{}, rest: settle}
+	c := &comparison{o: *o, p: p, catchUp: int64(catchUp), brokers: map[string]*peer.Broker{}, best: map[string]float64{}, parts: sweepParts, rest: settle}
 	if c.libs, err = peer.Jars(ctx); errors.Is(err, peer.ErrMissing) {
 		p.Line("skipped: %v", err)
 		return nil

@@ -192,6 +192,9 @@ func (c *comparison) bestRate(ctx context.Context, pc produceCase) (float64, err
 	return best, nil
 }
 
+// sweepParts rise beyond what Kafka takes: we may.
+var sweepParts = []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.5, 2, 3, 4, 6, 8}
+
 // sweep puts one case on each side at rising rates, for the plot. A side is done
 // when it no longer keeps up.
 func (c *comparison) sweep(ctx context.Context) error {
@@ -206,7 +209,7 @@ func (c *comparison) sweep(ctx context.Context) error {
 		}
 	}
 	for _, side := range c.sides() {
-		for _, part := range []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.5, 2, 3, 4, 6, 8} {
+		for _, part := range c.parts {
 			r, err := c.paced(ctx, side, pc, part*c.best[pc.String()])
 			if err != nil {
 				return err
