@@ -37,8 +37,9 @@ const (
 	settle = 1200 * time.Millisecond
 	// sweepEnough is the p99 in milliseconds at which a side no longer keeps up.
 	sweepEnough = 250
-	// idleFor is how long a broker rests before its memory is read.
-	idleFor = 3 * time.Second
+	// idleFor is how long a broker rests before its memory is read; in the second
+	// half its processor time is.
+	idleFor = 6 * time.Second
 	// startTimeout bounds a start, startPoll is the pause between two tries.
 	startTimeout, startPoll = time.Minute, 500 * time.Microsecond
 )

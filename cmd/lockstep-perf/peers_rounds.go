@@ -368,9 +368,10 @@ func (c *comparison) read(ctx context.Context, t *target, b *peer.Broker) (*cons
 // starts is P7: from the start of a process to the first acknowledgement, and
 // what memory it keeps when nothing happens.
 func (c *comparison) starts(ctx context.Context) error {
-	const start, rss = "start to first acknowledgement (ms)", "resident memory when idle (MiB)"
+	const start, rss, idle = "start to first acknowledgement (ms)", "resident memory when idle (MiB)", "processor when idle (% of a core)"
 	name := "one topic, one record, acks=all (appended)"
 	ack, mem := report.Series{Goal: "P7", Case: name, Metric: start, Ours: sideOurs, Lower: true}, report.Series{Goal: "P7", Case: name, Metric: rss, Ours: sideOurs, Lower: true}
+	rest := report.Series{Goal: "P7", Case: name, Metric: idle, Ours: sideOurs, Lower: true}
 	fresh := map[string]*peer.Broker{}
 	targets := map[string]load.Target{}
 	for _, side := range []string{sideOurs, sideKafka} {
@@ -399,22 +400,40 @@ func (c *comparison) starts(ctx context.Context) error {
 				return err
 			}
 			m.set(start, side, took.Seconds()*1000)
-			select {
-			case <-ctx.Done():
-			case <-time.After(idleFor):
+			cpu, err := idleCPU(ctx, fresh[side])
+			if err != nil {
+				return err
 			}
+			m.set(idle, side, cpu)
 			m.set(rss, side, float64(fresh[side].RSS())/(1<<20))
 			fresh[side].Stop()
 		}
 		ack.Rounds, mem.Rounds = append(ack.Rounds, m[start]), append(mem.Rounds, m[rss])
-		c.p.Note("P7 round %d: ms %s; MiB %s", i+1, report.Sides(m[start]), report.Sides(m[rss]))
+		rest.Rounds = append(rest.Rounds, m[idle])
+		c.p.Note("P7 round %d: ms %s; MiB %s; %% %s", i+1, report.Sides(m[start]), report.Sides(m[rss]), report.Sides(m[idle]))
 	}
 	c.add(ack, sideKafka)
 	c.add(mem, sideKafka)
+	c.add(rest, sideKafka)
 	ack.Bound, mem.Bound = 150, 64
 	c.add(ack, "")
 	c.add(mem, "")
 	return nil
+}
+
+// idleCPU rests and says how much of a core, in percent, the broker took in the
+// second half of it.
+func idleCPU(ctx context.Context, b *peer.Broker) (float64, error) {
+	var at [2]time.Duration
+	for i := range at {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(idleFor / 2):
+		}
+		at[i] = b.CPU()
+	}
+	return 100 * (at[1] - at[0]).Seconds() / (idleFor / 2).Seconds(), nil
 }
 
 // firstAck starts a broker and asks it to take a record until it does.
