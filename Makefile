@@ -10,7 +10,7 @@ COMMIT  := $(shell git describe --always --dirty 2>/dev/null)
 LDFLAGS := -X main.commit=$(COMMIT)
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim sim-coverage bench generate generate-plugin size demo demo-control e2e e2e-race test-giouring pause kill-source kill-control kafka ack malformed swap-suite plugin-p99 plugin-rounds planted crash linux-test scale man ci lint clean
+.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim sim-coverage bench generate generate-plugin size demo demo-control e2e e2e-race test-giouring pause kill-source kill-control kafka ack perf perf-peers perf-ack bench-compare scale malformed swap-suite plugin-p99 plugin-rounds planted crash linux-test man ci lint clean
 
 help: ## print this table
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -139,6 +139,27 @@ plugin-rounds: build ## 100 brokers started, and killed at any moment; no plugin
 
 ack: build ## acknowledgement latency of one idle record: 40 ms link, and none, medians of 5 runs
 	$(GO) test ./cmd/lockstep -run 'TestAckLatency' -v -timeout 900s -ack.runs=5
+
+perf: build ## a broker of ours alone: latency at a rate, the most that goes, reading, mallocs of a request (about a minute)
+	./$(BIN)/lockstep-perf produce --start --rate 20MB $(PERF)
+	./$(BIN)/lockstep-perf produce --start --max $(PERF)
+	./$(BIN)/lockstep-perf consume --start --bare
+	./$(BIN)/lockstep-perf produce --start --max --batch 1 --record-size 100 --in-flight 32 --mallocs
+	./$(BIN)/lockstep-perf consume --start --fill 64MiB --max-bytes 1 --connections 8 --partitions 8 --again 15s --mallocs
+
+perf-peers: build ## Apache Kafka 4.3.1 (JVM, Maven) and ours under the same load, in turns, into perf/RESULTS.md: PERF='--pairs 5' (about 90 minutes)
+	./$(BIN)/lockstep-perf peers --out perf/results/peers.json $(PERF)
+	./$(BIN)/lockstep-perf report
+
+perf-ack: build ## acknowledgements over 10, 40 and 100 ms, appended and durable, into perf/RESULTS.md: PERF='--runs 5' (about 15 minutes)
+	./$(BIN)/lockstep-perf ack-table --out perf/results/ack.json $(PERF)
+	./$(BIN)/lockstep-perf report
+
+bench-compare: ## benchmarks of HEAD and of REF in turns, through benchstat: make bench-compare REF=main [P=./segment] [N=6]
+	GO=$(GO) ./perf/bench-compare.sh '$(REF)' '$(filter-out ./...,$(P))' '$(N)'
+
+scale: build ## 100,000 partitions on one broker: idle cost, a record in each, restart; and idle in SYNC (about 15 minutes)
+	$(GO) test ./cmd/lockstep -run 'TestScale' -v -count=1 -timeout 3600s -scale.topics=1000 -scale.partitions=100 -scale.idle=30s
 
 man: build ## the manual in bin/man, a page a command, from the tree of commands
 	./$(BIN)/lockstep man --dir $(BIN)/man

@@ -51,6 +51,7 @@ type Options struct {
 	FrameMemory     int  // bytes of frames being received, per reactor
 	FetchMaxBytes   int  // fetch.max.bytes
 	MaxConnections  int  // at most maxConnections; 0 = that many
+	MirrorFetches   int  // lockstep.mirror.fetches; 0 = as many as a source allows
 	Unstable        bool // unstable.api.versions.enable
 	Dirs            []*segment.Dir
 	Settings        func(topic, cluster map[string]string) TopicSettings                // configs of a topic, and the cluster-wide dynamic ones

@@ -254,7 +254,7 @@ func (x *lanes) frame(c *Core, l *lane, frame []byte, f *frame) {
 	c.takeAnswers(l, &res)
 	if !l.key.report {
 		c.m.mirrorFetches.Add(1)
-		if l.sessionAnswered(&res) && c.takeFetched(l, &res, f) && l.window > 0 {
+		if l.sessionAnswered(&res, c.eng.mostFetches()) && c.takeFetched(l, &res, f) && l.window > 0 {
 			c.refill(l)
 		} else {
 			c.wantLane(l)

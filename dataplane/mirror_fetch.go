@@ -201,8 +201,9 @@ func (l *lane) beginSession() {
 }
 
 // sessionAnswered follows the session over an answer; false means that the
-// source has lost it and the answer says nothing else.
-func (l *lane) sessionAnswered(res *wire.FetchResponse) bool {
+// source has lost it and the answer says nothing else. most bounds what the
+// source lets be under way.
+func (l *lane) sessionAnswered(res *wire.FetchResponse, most int32) bool {
 	switch {
 	case res.Err == wire.ErrFetchSessionIdNotFound || res.Err == wire.ErrInvalidFetchSessionEpoch:
 		l.beginSession()
@@ -212,10 +213,19 @@ func (l *lane) sessionAnswered(res *wire.FetchResponse) bool {
 	case l.sessionID == 0 && l.answeredC == l.opened+1:
 		l.sessionID, l.sessionEpoch = res.SessionID, 1
 		if l.version >= 20 {
-			l.window = max(0, min(res.Window, mirrorWindow))
+			l.window = max(0, min(res.Window, most))
 		}
 	case res.SessionID != l.sessionID:
 		return false // of a session that was given up
 	}
 	return true
+}
+
+// mostFetches is how many requests of a session we want under way: one names
+// changes, the others fetch.
+func (e *Engine) mostFetches() int32 {
+	if n := e.o.MirrorFetches; n > 0 {
+		return int32(min(n+1, mirrorWindow))
+	}
+	return mirrorWindow
 }

@@ -18,6 +18,9 @@ const (
 	// iovMax is the kernel's bound on the buffers of one pwritev (IOV_MAX).
 	iovMax = 1024
 
+	// fewPieces is up to where a write keeps its list of buffers small.
+	fewPieces = 64
+
 	// firstStep and maxStep bound how far a file is allocated ahead of need.
 	// Steps double, so a small partition costs little and a busy one is
 	// interrupted seldom.

@@ -11,20 +11,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"lockstep/perf/report"
 )
 
-// machine is what a figure depends on.
-type machine struct {
-	CPU    string `json:"cpu"`
-	Cores  int    `json:"cores"`
-	Kernel string `json:"kernel"`
-	MemMB  int64  `json:"mem_mb"`
-	Go     string `json:"go"`
-	FS     string `json:"fs"` // of the data directories
-}
-
-func machineFacts(dir string) machine {
-	m := machine{CPU: field("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Go: runtime.Version(), FS: fsType(dir)}
+func machineFacts(dir string) report.Machine {
+	m := report.Machine{CPU: field("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Go: runtime.Version(), FS: fsType(dir)}
 	kb, _, _ := strings.Cut(field("/proc/meminfo", "MemTotal"), " ")
 	if n, err := strconv.ParseInt(kb, 10, 64); err == nil {
 		m.MemMB = n >> 10

@@ -12,13 +12,15 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"lockstep/internal/cli"
-	"lockstep/internal/testcluster"
 	"lockstep/perf/load"
 )
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"ack", "--rtt", "2s"}, {"ack", "--flush-ack", "never"}, {"ack", "--record-size", "1MiB"}, {"ack", "--record-size", "0"},
-		{"ack", "--rate", "much"}, {"ack", "--connections", "0"}, {"ack", "extra"}, {"nonsense"}} {
+		{"ack", "--rate", "much"}, {"ack", "--connections", "0"}, {"ack", "extra"}, {"nonsense"},
+		{"ack", "--fetches", "0"}, {"ack", "--max", "--one-in-flight"}, {"ack", "--max", "--in-flight", "0"}, {"ack-table", "--runs", "0"}, {"ack-table", "--modes", "most"}, {"produce", "--acks", "0"},
+		{"produce", "--client", "java"}, {"produce", "--batch", "2MiB"}, {"produce", "--mallocs"}, {"produce", "--rate", "0"}, {"mixed", "--readers", "0"}, {"consume", "--fill", "no"},
+		{"consume", "--mallocs", "--again", "1s"}, {"peers", "--only", "P3"}, {"peers", "--pairs", "0"}, {"peers", "--catch-up", "1"}, {"bare"}} {
 		if code := run(args); code != cli.ExitUsage {
 			t.Errorf("%v: exit %d", args, code)
 		}
@@ -50,10 +52,7 @@ func TestVoid(t *testing.T) {
 
 // TestAck runs the whole thing, short.
 func TestAck(t *testing.T) {
-	binary, err := testcluster.Build(context.Background(), t.TempDir())
-	if err != nil {
-		t.Fatalf("the lockstep program cannot be built: %v", err)
-	}
+	binary := program(t)
 	for _, single := range []bool{true, false} {
 		for try := 1; ; try++ {
 			r := runOnce(t, binary, single)
@@ -73,8 +72,8 @@ func TestAck(t *testing.T) {
 func runOnce(t *testing.T, binary string, single bool) (r ackResult) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	o := ackOptions{rtt: 20 * time.Millisecond, single: single, rate: "500KB", recordSize: "1KiB", warmUp: 200 * time.Millisecond, duration: time.Second,
-		linger: time.Millisecond, flushAck: "appended", json: true, engine: "auto", conns: 2, partitions: 2, binary: binary, dir: t.TempDir(), seed: 1}
+	o := ackOptions{rtt: 20 * time.Millisecond, single: single, rate: "500KB", recordSize: "1KiB", warmUp: 200 * time.Millisecond, duration: time.Second, batch: "64KiB", fetches: 63,
+		linger: time.Millisecond, flushAck: "appended", json: true, engine: "auto", conns: 2, partitions: 2, binary: binary, dir: quickDir(t), seed: 1}
 	err := runAck(context.Background(), o, &cli.Printer{Out: &out, Err: &errs, JSON: true})
 	if jsonErr := json.Unmarshal(out.Bytes(), &r); jsonErr != nil {
 		t.Fatalf("%v, %v: %s%s", err, jsonErr, &out, &errs)

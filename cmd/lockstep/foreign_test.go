@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 
 	"lockstep/internal/kafkareq"
 	"lockstep/internal/msg"
+	"lockstep/perf/peer"
 )
 
 var kafkaFlag = flag.Bool("kafka", false, "also run against Apache Kafka, fetched by Maven into the user's cache directory")
@@ -115,40 +114,22 @@ func TestMirrorFromKafka(t *testing.T) {
 	if !*kafkaFlag {
 		t.Skip("needs a JVM and Maven: make kafka")
 	}
-	libs := kafkaJars(t)
-	dir, addr, ctl := t.TempDir(), freeAddr(t), freeAddr(t)
-	props := filepath.Join(dir, "server.properties")
-	text := fmt.Sprintf("process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@%s\nlisteners=PLAINTEXT://%s,CONTROLLER://%s\n"+
-		"advertised.listeners=PLAINTEXT://%s\ncontroller.listener.names=CONTROLLER\nlistener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"+
-		"log.dirs=%s\noffsets.topic.replication.factor=1\n", ctl, addr, ctl, addr, filepath.Join(dir, "data"))
-	if err := os.WriteFile(props, []byte(text), 0o600); err != nil {
+	ctx := ctxFor(t, 9*time.Minute)
+	libs, err := peer.Jars(ctx)
+	if errors.Is(err, peer.ErrMissing) {
+		t.Skip(err)
+	} else if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := java(libs, "kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", props).CombinedOutput(); err != nil {
-		t.Fatalf("format: %v: %s", err, out)
-	}
-	cmd := java(libs, "kafka.Kafka", props)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	log, err := os.Create(filepath.Join(dir, "kafka.log"))
+	kafka, err := peer.Kafka(ctx, t.TempDir(), "kafka", libs, []string{"-Xmx512m"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	defer kafka.Kill()
+	if err := kafka.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	eventually(t, "Kafka is up", time.Minute, func() bool {
-		cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RetryTimeout(time.Second), kgo.DialTimeout(time.Second))
-		if err != nil {
-			return false
-		}
-		defer cl.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		return cl.Ping(ctx) == nil
-	})
-	dst := mirrorFrom(t, addr, 2000)
+	dst := mirrorFrom(t, kafka.Addr, 2000)
 	dst.stop()
 	files, err := filepath.Glob(filepath.Join(dst.dir, "orders-*", "*.log"))
 	if err != nil || len(files) == 0 {
@@ -156,7 +137,7 @@ func TestMirrorFromKafka(t *testing.T) {
 	}
 	records := 0
 	for _, f := range files {
-		out, err := java(libs, "org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files", f).CombinedOutput()
+		out, err := peer.Java(ctx, libs, "org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files", f).CombinedOutput()
 		if err != nil || strings.Contains(string(out), "isvalid: false") || strings.Contains(string(out), "Found") {
 			t.Fatalf("DumpLogSegments of %s: %v: %s", f, err, out[max(0, len(out)-1500):])
 		}
@@ -166,47 +147,4 @@ func TestMirrorFromKafka(t *testing.T) {
 	if records != 20_000 {
 		t.Errorf("DumpLogSegments saw %d records, want 20000", records)
 	}
-}
-
-func java(libs string, args ...string) *exec.Cmd {
-	return exec.Command("java", append([]string{"-Xmx512m", "-cp", filepath.Join(libs, "*")}, args...)...)
-}
-
-// kafkaJars fetches Kafka by its Maven coordinates, once.
-func kafkaJars(t *testing.T) string {
-	t.Helper()
-	for _, tool := range []string{"java", "mvn"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(tool + " is not installed: it runs Kafka, or fetches it")
-		}
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(cache, "lockstep", "kafka-4.3.1")
-	libs := filepath.Join(dir, "libs")
-	if list, _ := filepath.Glob(filepath.Join(libs, "kafka_2.13-*.jar")); len(list) > 0 {
-		return libs
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	var deps strings.Builder
-	for _, d := range []string{"org.apache.kafka:kafka_2.13:4.3.1", "org.apache.kafka:kafka-tools:4.3.1",
-		"org.apache.logging.log4j:log4j-slf4j-impl:2.25.1", "org.apache.logging.log4j:log4j-core:2.25.1",
-		"org.apache.logging.log4j:log4j-api:2.25.1", "org.apache.logging.log4j:log4j-1.2-api:2.25.1"} {
-		f := strings.Split(d, ":")
-		fmt.Fprintf(&deps, "<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>", f[0], f[1], f[2])
-	}
-	pom := `<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>lockstep</groupId><artifactId>peer</artifactId><version>1</version><dependencies>` + deps.String() + `</dependencies></project>`
-	if err := os.WriteFile(filepath.Join(dir, "pom.xml"), []byte(pom), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("mvn: %v: %s", err, out)
-	}
-	return libs
 }

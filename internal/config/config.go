@@ -112,6 +112,7 @@ type Config struct {
 	MirrorAppendLingerMs     int32
 	MirrorLoadBufferBytes    int32
 	MirrorDemoteTimeoutMs    int64
+	MirrorFetches            int32 // lockstep.mirror.fetches: under way at a source, beside the one that names changes
 	MirrorRegisterBarrierMs  int64 // 0 = the KIP's behaviour
 	MirrorAutoReleaseMs      int64 // 0 = only an operator releases
 
@@ -282,6 +283,7 @@ func bindMirrors(b *binder, c *Config) {
 	num(b, "mirror.coordinator.append.linger.ms", &c.MirrorAppendLingerMs, 10, 0, maxInt32)
 	num(b, "mirror.coordinator.load.buffer.size", &c.MirrorLoadBufferBytes, 5<<20, 1, maxInt32)
 	num(b, "mirror.sync.topic.demote.timeout.ms", &c.MirrorDemoteTimeoutMs, 30_000, 1, maxInt64)
+	num(b, "lockstep.mirror.fetches", &c.MirrorFetches, 63, 1, 63)
 	num(b, "lockstep.mirror.register.barrier.ms", &c.MirrorRegisterBarrierMs, 10_000, 0, maxInt64)
 	num(b, "lockstep.mirror.auto.release.ms", &c.MirrorAutoReleaseMs, 0, 0, maxInt64)
 }

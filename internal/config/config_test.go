@@ -39,7 +39,7 @@ func TestDefaults(t *testing.T) {
 		"message.max.bytes": "1048588", "socket.request.max.bytes": "104857600", "fetch.max.bytes": "57671680", "log.retention.ms": "604800000",
 		"log.roll.ms": "604800000", "log.flush.interval.messages": "9223372036854775807", "replica.lag.time.max.ms": "30000",
 		"mirror.sync.topic.demote.timeout.ms": "30000", "unstable.api.versions.enable": "true", "lockstep.io.engine": "auto", "lockstep.flush.ack": "appended",
-		"lockstep.admin.listener": "127.0.0.1:9644", "lockstep.mirror.register.barrier.ms": "10000", "min.insync.replicas": "1", "log.dirs": "/tmp/kafka-logs",
+		"lockstep.admin.listener": "127.0.0.1:9644", "lockstep.mirror.register.barrier.ms": "10000", "lockstep.mirror.fetches": "63", "min.insync.replicas": "1", "log.dirs": "/tmp/kafka-logs",
 		"auto.create.topics.enable": "true", "log.message.timestamp.after.max.ms": "3600000", "connections.max.idle.ms": "600000", "log.cleaner.min.cleanable.ratio": "0.5",
 	}
 	for _, kv := range c.Values() {

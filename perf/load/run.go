@@ -19,8 +19,12 @@ type Options struct {
 	Addr        string
 	Targets     []Target // connections are dealt out over them
 	Connections int
+	Version     int16         // of Produce, from 3 to 14; 0 = Version
 	RecordSize  int           // bytes of a value
 	Rate        float64       // bytes of values per second, over all connections
+	Batch       int           // records of a request, all due at one moment; 0 = what is due, every Linger
+	InFlight    int           // closed loop with so many requests under way per connection; Rate is not used
+	Bytes       int64         // with InFlight: the run ends when so many bytes of values were sent; 0 = no bound
 	OneInFlight bool          // closed loop on one connection; Rate is not used
 	Linger      time.Duration // least time between two requests of a connection
 	WarmUp      time.Duration // not counted
@@ -28,12 +32,14 @@ type Options struct {
 	Acks        int16
 	Timeout     time.Duration // of a request, at the broker
 	Seed        uint64        // of the values' bytes
+	Mark        func()        // called when the count begins and again when it ends; may be nil
 }
 
 // Result of a run.
 type Result struct {
 	Latency    *hdrhistogram.Histogram // microseconds, of acknowledged records
 	Records    int64                   // acknowledged and counted
+	Requests   int64                   // likewise
 	Errors     int64                   // records that were refused or got no answer
 	FirstError error
 	Elapsed    time.Duration // of what is counted
@@ -46,13 +52,8 @@ func (r *Result) Ms(percentile float64) float64 {
 
 // Run writes until the time is over or ctx ends, and waits for all answers.
 func Run(ctx context.Context, o Options) (*Result, error) {
-	switch {
-	case len(o.Targets) == 0 || o.RecordSize <= 0 || o.Duration <= 0:
-		return nil, errors.New("load: nothing to do")
-	case !o.OneInFlight && (o.Rate <= 0 || o.Connections <= 0):
-		return nil, errors.New("load: no rate or no connections")
-	case o.OneInFlight:
-		o.Connections = 1
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	workers := make([]*worker, o.Connections)
 	for i := range workers {
@@ -75,8 +76,52 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 			w.run(ctx, start)
 		}()
 	}
+	marked := make(chan struct{})
+	go func() {
+		defer close(marked)
+		mark(ctx, start, o)
+	}()
 	wg.Wait()
+	<-marked
 	return total(o, workers, start), nil
+}
+
+// check fills in what is left open.
+func (o *Options) check() error {
+	if o.Version == 0 {
+		o.Version = Version
+	}
+	if o.OneInFlight {
+		o.Connections = 1
+	}
+	switch {
+	case len(o.Targets) == 0 || o.RecordSize <= 0 || o.Duration <= 0 || o.Batch < 0:
+		return errors.New("load: nothing to do")
+	case o.InFlight < 0 || o.InFlight > maxInFlight:
+		return fmt.Errorf("load: from 1 to %d requests under way", maxInFlight)
+	case !o.OneInFlight && (o.Rate <= 0 && o.InFlight == 0 || o.Connections <= 0):
+		return errors.New("load: no rate or no connections")
+	}
+	if o.InFlight > 0 {
+		o.Batch = max(o.Batch, 1)
+	}
+	return nil
+}
+
+// mark calls Mark at both ends of what is counted.
+func mark(ctx context.Context, start time.Time, o Options) {
+	if o.Mark == nil {
+		return
+	}
+	for _, at := range []time.Duration{o.WarmUp, o.WarmUp + o.Duration} {
+		t := time.NewTimer(time.Until(start.Add(at)))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+		o.Mark()
+	}
 }
 
 func total(o Options, workers []*worker, start time.Time) *Result {
@@ -85,6 +130,7 @@ func total(o Options, workers []*worker, start time.Time) *Result {
 	for _, w := range workers {
 		r.Latency.Merge(w.hist)
 		r.Records += w.records
+		r.Requests += w.requests
 		r.Errors += w.errors
 		if r.FirstError == nil {
 			r.FirstError = w.first
@@ -94,6 +140,9 @@ func total(o Options, workers []*worker, start time.Time) *Result {
 		}
 	}
 	r.Elapsed = max(last.Sub(start.Add(o.WarmUp)), time.Nanosecond)
+	if o.InFlight > 0 {
+		r.Elapsed = o.Duration // what was answered in it is what is counted
+	}
 	return r
 }
 
@@ -116,15 +165,16 @@ type worker struct {
 	recs   []wire.Record
 	queue  chan pending
 
-	hist    *hdrhistogram.Histogram
-	records int64
-	errors  int64
-	first   error
-	last    time.Time
+	hist     *hdrhistogram.Histogram
+	records  int64
+	requests int64
+	errors   int64
+	first    error
+	last     time.Time
 }
 
 func newWorker(o Options, i int) (*worker, error) {
-	conn, err := Dial(o.Addr)
+	conn, err := DialVersion(o.Addr, o.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -134,9 +184,9 @@ func newWorker(o Options, i int) (*worker, error) {
 	}
 	w := &worker{o: o, conn: conn, alarm: alarm, target: o.Targets[i%len(o.Targets)], queue: make(chan pending, maxPending),
 		hist: hdrhistogram.New(1, highest, digits), values: make([]byte, 64<<10+o.RecordSize)}
-	if !o.OneInFlight {
+	if !o.OneInFlight && o.InFlight == 0 {
 		gap := time.Duration(float64(o.RecordSize) / o.Rate * float64(time.Second))
-		w.every, w.offset = gap*time.Duration(o.Connections), gap*time.Duration(i)
+		w.every, w.offset = gap*time.Duration(o.Connections), gap*time.Duration(i*max(1, o.Batch))
 	}
 	r := rand.New(rand.NewPCG(o.Seed, uint64(i)))
 	for k := range w.values {
@@ -157,8 +207,12 @@ func (w *worker) run(ctx context.Context, start time.Time) {
 		w.fail(err, 1)
 		return
 	}
-	if w.o.OneInFlight {
+	switch {
+	case w.o.OneInFlight:
 		w.closed(ctx, start)
+		return
+	case w.o.InFlight > 0:
+		w.saturate(ctx, start)
 		return
 	}
 	done := make(chan struct{})
@@ -166,7 +220,11 @@ func (w *worker) run(ctx context.Context, start time.Time) {
 		defer close(done)
 		w.receive(start)
 	}()
-	if err := w.send(ctx, start); err != nil {
+	send := w.send
+	if w.o.Batch > 0 {
+		send = w.sendBatches
+	}
+	if err := send(ctx, start); err != nil {
 		w.conn.Close() // the receiver counts what is under way
 	}
 	close(w.queue)
@@ -233,8 +291,15 @@ func (w *worker) receive(start time.Time) {
 			}
 			return
 		}
+		every := w.every
+		if w.o.Batch > 0 {
+			every = 0
+		}
+		if !p.due.Before(counted) {
+			w.requests++
+		}
 		for i := range p.count {
-			if due := p.due.Add(time.Duration(i) * w.every); !due.Before(counted) {
+			if due := p.due.Add(time.Duration(i) * every); !due.Before(counted) {
 				w.record(now.Sub(due), now)
 			}
 		}
@@ -280,6 +345,7 @@ func (w *worker) closed(ctx context.Context, start time.Time) {
 		case a.Err != wire.ErrNone:
 			w.fail(refusal(a), 1)
 		case !begin.Before(counted):
+			w.requests++
 			w.record(now.Sub(begin), now)
 		}
 	}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"lockstep/internal/cli"
+	"lockstep/perf/report"
+)
+
+// Files of --results.
+const (
+	peersFile = "peers.json"
+	acksFile  = "ack.json"
+)
+
+func reportCommand() *cobra.Command {
+	var results, out string
+	cmd := &cobra.Command{
+		Use: "report", Short: "Make the page and the plots of what peers and ack-table measured", Args: cobra.NoArgs,
+		Example: "  lockstep-perf report --results perf/results --out perf/RESULTS.md",
+		RunE: func(*cobra.Command, []string) error {
+			if err := makeReport(results, out); err != nil {
+				return cli.Fail("making "+out, err, "")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&results, "results", "perf/results", "directory with "+peersFile+", "+acksFile+" or both")
+	cmd.Flags().StringVar(&out, "out", "perf/RESULTS.md", "the page; its plots go into plots beside it")
+	return cmd
+}
+
+func makeReport(results, out string) error {
+	peers, err := readJSON[report.Peers](filepath.Join(results, peersFile))
+	if err != nil {
+		return err
+	}
+	acks, err := readJSON[report.Acks](filepath.Join(results, acksFile))
+	if err != nil {
+		return err
+	}
+	if peers == nil && acks == nil {
+		return errors.New(results + " has no results: make perf-peers, make perf-ack")
+	}
+	old, err := os.ReadFile(out)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	page, plots := report.Page(peers, acks, string(old))
+	dir := filepath.Join(filepath.Dir(out), "plots")
+	if err := os.RemoveAll(dir); err != nil { // of cases that are no more
+		return err
+	}
+	for name, svg := range plots {
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, name), []byte(svg), 0o644)); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(out, []byte(page), 0o644)
+}
+
+// readJSON reads a document; nil if it is not there.
+func readJSON[T any](file string) (*T, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	v := new(T)
+	return v, json.Unmarshal(data, v)
+}

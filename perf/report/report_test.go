@@ -1,0 +1,122 @@
+package report
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"lockstep/perf/baseline"
+)
+
+func series() *Series {
+	return &Series{Goal: "P1", Case: "a case", Metric: "records", Ours: "lockstep", Base: "kafka", Bound: 5,
+		Rounds: []map[string]float64{{"lockstep": 60, "kafka": 10}, {"lockstep": 100, "kafka": 50}, {"lockstep": 90, "kafka": 10}}}
+}
+
+// TestRatios: pair by pair, and then the median.
+func TestRatios(t *testing.T) {
+	s := series()
+	if r := s.Ratios(); len(r) != 3 || r[0] != 2 || r[1] != 6 || r[2] != 9 {
+		t.Errorf("ratios %v", r)
+	}
+	if s.Judged() != 6 || !s.Met() || s.Behind() || s.Median("kafka") != 10 {
+		t.Errorf("judged %v, met %v, behind %v", s.Judged(), s.Met(), s.Behind())
+	}
+	s.Bound = 6.1
+	if s.Met() {
+		t.Error("a goal of 6.1 is met by 6")
+	}
+	s.Lower, s.Bound = true, 5
+	if s.Met() || !s.Behind() {
+		t.Error("six times as much of what should be little is met, or is not behind")
+	}
+	s.Base, s.Bound = "", 90
+	if s.Judged() != 90 || !s.Met() || s.Behind() {
+		t.Errorf("without a base: %v", s.Judged())
+	}
+	if m := Median([]float64{4, 1, 3, 2}); m != 2.5 {
+		t.Errorf("median %v", m)
+	}
+}
+
+func TestPage(t *testing.T) {
+	run := Run{Broker: "lockstep", FlushAck: "appended", Acks: -1, RecordSize: 100, Batch: 1, RateMBPerS: 5, MBPerS: 5, P99: 3, Percentiles: []Point{{50, 1}, {99.9, 20}}}
+	other := run
+	other.Broker, other.P99 = "kafka", 0 // nothing a logarithm is of
+	missed := series()
+	missed.Bound, missed.Metric = 7, "widgets"
+	behind := series()
+	behind.Lower, behind.Bound, behind.Metric = true, 0, "delays"
+	p := &Peers{Commit: "abc", Sides: []Side{{Name: "kafka", What: "Kafka", Settings: []string{"-Xmx1G"}}}, Baselines: []baseline.Figures{{FdatasyncP50: 0.2}},
+		Series: []*Series{series(), missed, behind}, Runs: []Run{run, other}, Sweep: []Run{run, other}}
+	a := &Acks{Rows: []AckRow{{RTTMs: 40, Echo: 40, FlushAck: "durable", Mode: ModeOne, Runs: 5, P50: 40.6}, {RTTMs: 10, Mode: ModeMax, FlushAck: "durable", Runs: 1, MBPerS: 100},
+		{RTTMs: 100, Mode: ModeMax, FlushAck: "durable", Runs: 1, MBPerS: 79}, {RTTMs: 10, Mode: ModeRate, FlushAck: "appended", Void: 1}}}
+	page, plots := Page(p, a, "old text\n"+remarkBegin+"\nby hand\n"+remarkEnd+"\nmore old text")
+	for _, want := range []string{"\nby hand\n", "≥ 5: met", "P1 is missed: a case, widgets beside kafka: 6, wanted ≥ 7.", "a case, delays: kafka 10, ours 90 (ratio 6).", "`-Xmx1G`",
+		"raw fdatasync p50 0.200", "p50 ≤ rtt + 0.5 ms: not met", "ratio 0.79 (≥ 0.8: not met)", "no run counts", "(plots/latency-1.svg)", "(plots/throughput.svg)"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q:\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "old text") {
+		t.Error("what is not a remark was kept")
+	}
+	if len(plots) != 2 {
+		t.Errorf("%d plots", len(plots))
+	}
+	again, _ := Page(p, a, page)
+	if again != page {
+		t.Error("made again from itself the page is another one")
+	}
+	for name, svg := range plots {
+		if err := wellFormed(svg); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, svg)
+		}
+		if !strings.Contains(svg, "<polyline") || strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+			t.Errorf("%s:\n%s", name, svg)
+		}
+	}
+}
+
+// TestSVG: points lie where they should, whatever is drawn.
+func TestSVG(t *testing.T) {
+	svg := SVG("a < b & c", Axis{Name: "percentile", Nines: true}, Axis{Name: "ms", Log: true}, []Curve{{"one", []Point{{90, 1}, {99.9, 1000}, {99, 0}}}})
+	if err := wellFormed(svg); err != nil || !strings.Contains(svg, "a &lt; b &amp; c") {
+		t.Errorf("%v\n%s", err, svg)
+	}
+	// Left below to right above, and the point without a logarithm left out.
+	if want := `points="80.0,364.0 600.0,40.0"`; !strings.Contains(svg, want) {
+		t.Errorf("no %s in\n%s", want, svg)
+	}
+	if n := nines(99.9); math.Abs(n-3) > 1e-9 {
+		t.Errorf("99.9 is at %v", n)
+	}
+	for _, c := range [][]Curve{nil, {{"none", nil}}, {{"one", []Point{{5, 5}}}}} {
+		for _, log := range []bool{false, true} {
+			if s := SVG("t", Axis{}, Axis{Log: log}, c); wellFormed(s) != nil || strings.Contains(s, "NaN") || strings.Contains(s, "Inf") {
+				t.Errorf("%v:\n%s", c, s)
+			}
+		}
+	}
+}
+
+func wellFormed(svg string) error {
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func TestShort(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 0.01234: "0.0123", 9.876: "9.88", 150: "150", 1234.5: "1234", 65432: "65.4k", 2.5e6: "2.5M"} {
+		if got := short(v); got != want {
+			t.Errorf("%v is shown as %s, want %s", v, got, want)
+		}
+	}
+}
