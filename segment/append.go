@@ -190,7 +190,7 @@ func (l *Log) publish(w *Write) {
 func (l *Log) giveUp(w *Write) {
 	l.over(w)
 	l.dropQueue()
-	l.epochs.truncateEnd(l.End()) // a leadership may have begun behind what was queued
+	l.epochs.truncateEnd(l.End() + 1) // a leadership may have begun behind what was queued
 }
 
 func (l *Log) dropQueue() {
