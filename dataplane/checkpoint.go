@@ -35,12 +35,13 @@ func (e *Engine) Checkpoint() error {
 			continue
 		}
 		c, tp := all[p.log.Dir()], p.log.ID().TopicPartition()
-		c.high[tp], c.durable[tp] = p.high.Load(), p.log.Durable()
-		if s := p.log.Start(); s > 0 {
-			c.starts[tp] = s
-		}
-		if s := p.log.CleanedTo(); s > 0 {
-			c.cleaned[tp] = s
+		for _, x := range []struct {
+			in     map[segment.TopicPartition]int64
+			offset int64
+		}{{c.high, p.high.Load()}, {c.durable, p.log.Durable()}, {c.starts, p.log.Start()}, {c.cleaned, p.log.CleanedTo()}} {
+			if x.offset > 0 { // 0 says nothing
+				x.in[tp] = x.offset
+			}
 		}
 	}
 	var errs []error

@@ -42,13 +42,13 @@ func (c *Core) sendChanges(l *lane) {
 		l.told[i].wanted = false
 	}
 	soonest, synced, soon := int64(0), 0, false
-	phases := mirror.ReportPhases(l.synced)
+	phases, due := mirror.ReportPhases(l.synced), c.now >= l.scanAt
 	l.wanted, l.changed = 0, false
 	for i, s := range l.sessions {
 		if s.until > c.now && (soonest == 0 || s.until < soonest) {
 			soonest = s.until
 		}
-		want, sync := c.wantTarget(l, s, i%phases == l.phase%phases)
+		want, sync := c.wantTarget(l, s, due && i%phases == l.phase%phases)
 		if want {
 			l.wanted++
 		}
@@ -57,15 +57,16 @@ func (c *Core) sendChanges(l *lane) {
 		}
 		soon = soon || want && !sync
 	}
-	if c.now >= l.scanAt { // not for every change in between: those bring no report about again
-		l.phase++
-	}
 	l.synced = synced
 	l.wait = int32(mirror.LookEvery(len(l.sessions)).Milliseconds())
 	if soon && l.wait <= mirrorWaitMS {
 		l.wait = mirrorWaitSoonMS
 	}
-	l.scanAt = c.now + int64(l.wait)*1e6
+	if due { // not at each change: those bring no report about again
+		l.phase++
+		l.scanAt = c.now + int64(l.wait)*1e6
+	}
+	l.scanAt = min(l.scanAt, c.now+int64(l.wait)*1e6)
 	if l.wanted == 0 && l.window == 0 {
 		c.timers.arm(&l.timer, max(soonest, c.now+sessionBackoff))
 		return

@@ -118,20 +118,16 @@ func (d *Dir) lowerCheckpoints(p TopicPartition) error {
 	})
 }
 
-// dropCheckpoints forgets partitions whose names begin anew: what is said of
-// the old log would hide records of the new one. Most are not named at all.
-func (d *Dir) dropCheckpoints(gone ...TopicPartition) error {
+// promised tells whether the files say something of a partition.
+func (d *Dir) promised(p TopicPartition) bool {
 	d.mu.Lock()
-	named := false
-	for _, p := range gone {
-		_, point := d.points[p]
-		_, start := d.starts[p]
-		named = named || point || start
-	}
-	d.mu.Unlock()
-	if !named {
-		return nil
-	}
+	defer d.mu.Unlock()
+	return d.points[p] > 0 || d.starts[p] > 0
+}
+
+// dropCheckpoints forgets partitions whose names begin anew: what is said of
+// the old log would hide records of the new one.
+func (d *Dir) dropCheckpoints(gone ...TopicPartition) error {
 	return d.changeCheckpoints(func(m map[TopicPartition]int64, _ func(TopicPartition) (int64, bool)) {
 		for _, p := range gone {
 			delete(m, p)

@@ -110,8 +110,10 @@ func (g *Grow) Do() {
 // makeDir makes the partition's directory with its topic id. What the
 // checkpoints still say of an earlier log of that name goes first.
 func (l *Log) makeDir() error {
-	if err := l.dir.dropCheckpoints(l.id.TopicPartition()); err != nil {
-		return err
+	if p := l.id.TopicPartition(); l.dir.promised(p) {
+		if err := l.dir.dropCheckpoints(p); err != nil {
+			return err
+		}
 	}
 	meta := l.dir.fs.Meta()
 	if err := meta.MkdirAll(l.path); err != nil {
