@@ -268,7 +268,7 @@ func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start i
 		// The source's log begins inside a batch, and ours, empty, where its does.
 		// Only the whole batch can be had: start anew where it begins, then take it.
 		f.hold()
-		s.state, s.rest, s.frame, s.cutAt, s.full = sessionTruncating, left, f, base, true
+		s.state, s.rest, s.frame, s.restEpoch, s.cutAt, s.full = sessionTruncating, left, f, s.epoch, base, true
 		p.unlock()
 		c.cutLog(s)
 		return false
@@ -299,7 +299,7 @@ func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start i
 	if stalled {
 		c.m.mirrorStalls.Add(1)
 		f.hold()
-		s.state, s.rest, s.frame = sessionStalled, left, f
+		s.state, s.rest, s.frame, s.restEpoch = sessionStalled, left, f, s.epoch
 	}
 	c.wake(p, wake)
 	c.touch(p)
@@ -377,6 +377,12 @@ func (x *lanes) roomFor(c *Core, p *Partition) {
 	}
 	rest, f := s.rest, s.frame
 	s.state, s.rest, s.frame = sessionReady, nil, nil
+	if s.restEpoch != s.epoch { // the source has another leader now, whose log they may not be of
+		f.Release()
+		s.lost = true
+		c.wantLane(s.lane)
+		return
+	}
 	p.lock()
 	high, start := int64(-1), int64(-1)
 	if p.down != nil {

@@ -30,6 +30,9 @@ type session struct {
 	// records of an answer that wait for room, and the frame they lie in
 	rest  []byte
 	frame *frame
+	// leader epoch of the answer they came in: only of that leadership do they
+	// make our log a prefix
+	restEpoch int32
 	cutAt int64 // sessionTruncating: where
 	full  bool  // sessionTruncating: start anew at cutAt
 	// pipelined lane
