@@ -33,8 +33,8 @@ type session struct {
 	// leader epoch of the answer they came in: only of that leadership do they
 	// make our log a prefix
 	restEpoch int32
-	cutAt int64 // sessionTruncating: where
-	full  bool  // sessionTruncating: start anew at cutAt
+	cutAt     int64 // sessionTruncating: where
+	full      bool  // sessionTruncating: start anew at cutAt
 	// pipelined lane
 	generation int32 // of the cursor at the source, as we named it last
 	lost       bool  // an answer of it was not taken whole: a new one must be named
