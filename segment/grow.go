@@ -101,10 +101,12 @@ func (g *Grow) Do() {
 		}
 		g.there = true
 	}
-	g.made, g.err = g.log.createSegment(g.base, g.limit, g.bytes, g.interval)
-	if g.err == nil && g.seg != nil {
-		g.err = g.log.sealFile(g.seg, g.sealed, g.snapshot)
+	if g.seg != nil {
+		if g.err = g.log.sealFile(g.seg, g.sealed, g.snapshot); g.err != nil {
+			return
+		}
 	}
+	g.made, g.err = g.log.createSegment(g.base, g.limit, g.bytes, g.interval)
 }
 
 // makeDir makes the partition's directory with its topic id. What the
@@ -141,7 +143,8 @@ func (l *Log) createSegment(base, limit, alloc int64, interval int32) (*segment,
 }
 
 // sealFile gives up the blocks above the content and writes the hints of a
-// full segment. A full disk is no failure here: hints can be rebuilt.
+// full segment. A full disk is no failure for the index, which can be rebuilt.
+// The producers cannot, once retention has taken the batches they are of.
 func (l *Log) sealFile(s *segment, c content, snapshot []byte) error {
 	if !s.shortened {
 		if err := s.with(func(m *mapping) error { return m.Truncate(c.size) }); err != nil {
@@ -150,13 +153,10 @@ func (l *Log) sealFile(s *segment, c content, snapshot []byte) error {
 	}
 	meta := l.dir.fs.Meta()
 	err := meta.WriteFile(segmentName(l.path, c.base, indexSuffix), encodeIndex(s.index, c))
-	if err == nil {
-		err = meta.WriteFile(segmentName(l.path, c.end, snapshotSuffix), snapshot)
+	if err != nil && !temporary(err) {
+		return err
 	}
-	if temporary(err) {
-		return nil
-	}
-	return err
+	return meta.WriteFile(segmentName(l.path, c.end, snapshotSuffix), snapshot)
 }
 
 // Grown ends the step. ErrNoSpace and ErrTooManyFiles: nothing is lost,

@@ -241,7 +241,7 @@ func (r *recovery) walk() (int64, error) {
 		if i == r.walkFrom { // what the file says of epochs from here on is older than the batches
 			r.l.epochs.truncateEnd(s.base)
 		}
-		if i > 0 && s.base > r.point && s.base >= r.replay {
+		if i > 0 && s.base >= r.replay && (s.base > r.point || !slices.Contains(r.snapshots, s.base)) {
 			r.borders = append(r.borders, knownAt{s.base, r.l.producers.encode(s.base)})
 		}
 		at, reason := r.walkSegment(f)
