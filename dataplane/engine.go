@@ -70,8 +70,9 @@ type Options struct {
 	Background func(kind JobKind, job func())
 }
 
-// JobKind tells background work apart: flushes of one disk go one after the
-// other, segment steps beside them, and so does the closing of unused files.
+// JobKind tells background work apart: flushes, a few at a time so that they share
+// the file system's commits,
+// segment steps beside them, and the closing of unused files.
 type JobKind uint8
 
 // The kinds of background work.

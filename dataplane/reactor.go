@@ -25,7 +25,9 @@ func (e *Engine) Start(mk MakeEngine) error {
 	for range preparers {
 		e.spawn(func() { e.jobWorker(e.grows) })
 	}
-	e.spawn(func() { e.jobWorker(e.flushq) })
+	for range flushers {
+		e.spawn(func() { e.jobWorker(e.flushq) })
+	}
 	e.spawn(func() { e.jobWorker(e.rests) })
 	ready := make(chan error)
 	for _, c := range e.cores {
