@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -151,6 +152,9 @@ func (b *broker) openEngine() error {
 	r := b.reactors()
 	// A thread that comes back from a wait needs a free P: one spare a ring.
 	runtime.GOMAXPROCS(runtime.NumCPU() + r)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	var err error
 	b.engine, err = dataplane.New(dataplane.Options{
 		NodeID: b.cfg.NodeID, Reactors: r, MaxRequestBytes: int(b.cfg.RequestMaxBytes), FrameMemory: 256 << 20,

@@ -27,6 +27,11 @@ const (
 	// minDescriptors is taken for RLIMIT_NOFILE when it cannot be read.
 	minDescriptors = 1024
 
+	// gcPercent is how much the heap grows between two collections unless GOGC
+	// says otherwise. What is hot is not in the heap or is not allocated, so
+	// collections are few; a node of 100,000 idle partitions is mostly heap.
+	gcPercent = 50
+
 	// demoLimit bounds a whole demo.
 	demoLimit = 115 * time.Second
 	// demoWindow is how many records are under way at most.
