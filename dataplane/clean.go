@@ -1,6 +1,10 @@
 package dataplane
 
-import "lockstep/segment"
+import (
+	"context"
+
+	"lockstep/segment"
+)
 
 // Cleaner is what a topic's configuration says of its compaction. Times are ms.
 type Cleaner struct {
@@ -14,6 +18,8 @@ type Cleaner struct {
 // gated high watermark only: a record that a registered destination has not got
 // is neither removed nor what another one is removed for. One caller at a time.
 func (e *Engine) Clean() {
+	e.cleaning.Lock()
+	defer e.cleaning.Unlock()
 	e.mu.RLock()
 	parts := e.parts
 	e.mu.RUnlock()
@@ -28,6 +34,18 @@ func (e *Engine) Clean() {
 		default:
 			e.clean(p, r)
 		}
+	}
+}
+
+// stopCleaning ends the pass under way, for good: it gives way between two batches.
+func (e *Engine) stopCleaning() {
+	for !e.cleaning.TryLock() {
+		e.mu.RLock()
+		for _, p := range e.parts {
+			p.log.StopCleaning()
+		}
+		e.mu.RUnlock()
+		_ = pause(context.Background()) // which never ends
 	}
 }
 

@@ -2,7 +2,9 @@ package dataplane
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"lockstep/internal/wire"
 )
@@ -112,4 +114,33 @@ func TestGapsOfTheSourceAreFilled(t *testing.T) {
 	want(t, "records", records, 6)
 	want(t, "offsets", offsets, 4_000_000_002)
 	want(t, "log end", p.log.End(), 4_000_000_002)
+}
+
+// A stop does not wait for the end of a pass, and is clean all the same.
+func TestCloseEndsACleaning(t *testing.T) {
+	r := newRig(t, 1)
+	r.facts.topic(t, "t", 1, "cleanup.policy", "compact", "segment.bytes", "2048")
+	r.publish()
+	x, p := r.dial(0), r.partition("t")
+	for i := range 40 {
+		r.produce(x, 14, 1, 1000, "t", part{0, superseded(i)})
+		r.produced(x, 14)
+	}
+	stopped := make(chan bool)
+	first := true
+	r.disk.SetFault(func(op, name string) error {
+		if first && op == "create" && strings.HasSuffix(name, ".new") {
+			first = false
+			go func() { close(r.e.stop); r.e.stopCleaning(); close(stopped) }()
+			<-time.After(50 * time.Millisecond) // it asks every other millisecond
+		}
+		return nil
+	})
+	r.e.Clean()
+	<-stopped
+	want(t, "clean to", p.log.CleanedTo(), 0)
+	r.disk.SetFault(nil)
+	if err := p.log.SealClean(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -117,6 +117,7 @@ type Engine struct {
 	grows          chan func()
 	flushq         chan func()
 	rests          chan func()
+	cleaning       sync.Mutex // held by a round of the cleaner, and for ever at the end
 	resting        atomic.Bool
 	hand           atomic.Uint64 // where rest looks next
 	stop           chan struct{}

@@ -273,6 +273,7 @@ func (e *Engine) Close(drain time.Duration) error {
 	}
 	close(e.stop)
 	e.running.Wait()
+	e.stopCleaning()
 	e.FlushAll()
 	errs := []error{e.Checkpoint()}
 	e.mu.Lock()

@@ -82,6 +82,9 @@ func (l *Log) CleanPlan(o CleanOptions) (Cleaning, bool) {
 	return c, true
 }
 
+// StopCleaning asks a pass under way to give up.
+func (l *Log) StopCleaning() { l.stopCleaning.Store(true) }
+
 // Do makes the pass. Once, without the lock. Nothing of the log has changed
 // before the first rename, and every file is whole and durable by then.
 func (c *Cleaning) Do() {
@@ -431,7 +434,7 @@ func (l *Log) Cleaned(c Cleaning) error {
 	switch {
 	case c.err == nil:
 		raise(&l.cleaned, c.to)
-	case c.err == errStopped || temporary(c.err) || errors.As(c.err, &corrupt):
+	case errors.Is(c.err, errStopped) || temporary(c.err) || errors.As(c.err, &corrupt):
 	default:
 		l.dir.Fail(c.err)
 	}
