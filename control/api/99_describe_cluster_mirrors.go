@@ -120,6 +120,9 @@ func (s *Server) syncHolds(t *meta.Topic) (holds bool, remark string) {
 			continue
 		}
 		m := st.Mirror
+		if !m.Sync { // the data plane is ahead of the View at hand: it has fallen back, or not begun
+			return false, ""
+		}
 		if m.FailingSinceMS > 0 && m.FailReason != wire.ErrMirrorRegistrationPropagating.Name() {
 			return false, fmt.Sprintf("NOT IN SYNC for %d s: the source does not count our reports (%s); what it acknowledges may be missing here",
 				(now-m.FailingSinceMS)/1000, m.FailReason)

@@ -51,8 +51,8 @@ func mirroring(t *testing.T) *bed {
 	b.apply(&msg.CreateMirrorCommand{Mirror: "m", Configs: []msg.CreateMirrorCommandConfig{{Name: "bootstrap.servers", Value: "far:9092"}, {Name: "mirror.source.cluster.id", Value: "there"}}})
 	b.apply(&msg.AddTopicsToMirrorCommand{Mirror: "m", Topics: []msg.AddTopicsToMirrorCommandTopic{{Name: "t", TopicId: [16]byte{2}, NumPartitions: 3, ReplicationFactor: 1, MirrorType: 1}}})
 	b.data.statuses = []status.Partition{
-		{TopicID: [16]byte{2}, Partition: 0, Leader: true, End: 90, LatestEpoch: 6, Mirror: &status.Mirror{SourceHigh: 100, ContactMS: 555, LostAcked: 1}},
-		{TopicID: [16]byte{2}, Partition: 2, Leader: true, End: 50, LatestEpoch: 7, Mirror: &status.Mirror{SourceHigh: 40, LastError: "connection refused"}},
+		{TopicID: [16]byte{2}, Partition: 0, Leader: true, End: 90, LatestEpoch: 6, Mirror: &status.Mirror{Sync: true, SourceHigh: 100, ContactMS: 555, LostAcked: 1}},
+		{TopicID: [16]byte{2}, Partition: 2, Leader: true, End: 50, LatestEpoch: 7, Mirror: &status.Mirror{Sync: true, SourceHigh: 40, LastError: "connection refused"}},
 	}
 	return b
 }
