@@ -2,11 +2,13 @@ package main
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
+
+	"lockstep/internal/testcluster"
 )
 
 // runCLI runs the lockstep program and returns what it wrote, and its exit code.
@@ -21,13 +23,20 @@ func runCLI(t *testing.T, args ...string) (out string, code int) {
 	return string(b), cmd.ProcessState.ExitCode()
 }
 
+// given are the addresses that freeAddr has given out: nobody may listen there
+// yet, so they would be found free again.
+var given sync.Map
+
 func freeAddr(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		addrs, err := testcluster.FreePorts(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, taken := given.LoadOrStore(addrs[0], true); !taken {
+			return addrs[0]
+		}
 	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
 }
 
 func get(url string) string {

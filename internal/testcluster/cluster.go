@@ -74,7 +74,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	ports, err := freePorts(5 + 3*len(o.More))
+	ports, err := FreePorts(5 + 3*len(o.More))
 	if err != nil {
 		return err
 	}
@@ -141,10 +141,10 @@ func (c *Cluster) broker(o Options, name, addr, admin string, settings []string)
 	return b
 }
 
-// freePorts finds n addresses nobody listens on, below the ports that the
+// FreePorts finds n addresses nobody listens on, below the ports that the
 // kernel gives to outgoing connections. Another program may still take one
 // before its broker does.
-func freePorts(n int) ([]string, error) {
+func FreePorts(n int) ([]string, error) {
 	var addrs []string
 	for range portTries {
 		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", portMin+rand.IntN(portMax-portMin)))
