@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/internal/cli"
+	"lockstep/internal/testcluster"
 	"lockstep/perf/baseline"
 	"lockstep/perf/load"
 	"lockstep/perf/peer"
@@ -171,13 +172,13 @@ func (o *consumeOptions) measure(ctx context.Context, fill int64, size, most int
 			return nil, err
 		}
 	}
-	own, broker := ownCPU(), peer.CPU(o.pid)
+	own, broker := ownCPU(), testcluster.ProcCPU(o.pid)
 	c, err := load.Consume(ctx, co)
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
 	}
 	r = &consumeResult{consumeFigures: *figuresOf(c), Connections: o.conns, Partitions: len(t.targets), MaxBytes: most, FlushAck: t.flush,
-		LoadCPU: round((ownCPU() - own).Seconds()), BrokerCPU: round((peer.CPU(o.pid) - broker).Seconds())}
+		LoadCPU: round((ownCPU() - own).Seconds()), BrokerCPU: round((testcluster.ProcCPU(o.pid) - broker).Seconds())}
 	if counted != nil {
 		r.Mallocs, err = counted()
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/internal/testcluster"
 	"lockstep/perf/load"
-	"lockstep/perf/peer"
 	"lockstep/perf/report"
 )
 
@@ -22,7 +22,7 @@ func measured(ctx context.Context, o load.Options, client string, pid int) (repo
 	var own, broker []time.Duration
 	before := o.Mark
 	o.Mark = func() {
-		own, broker = append(own, ownCPU()), append(broker, peer.CPU(pid))
+		own, broker = append(own, ownCPU()), append(broker, testcluster.ProcCPU(pid))
 		if before != nil {
 			before()
 		}
@@ -39,7 +39,7 @@ func measured(ctx context.Context, o load.Options, client string, pid int) (repo
 		return report.Run{}, nil, err
 	}
 	if o.InFlight == 0 && !o.OneInFlight { // what was due in the window is counted, and what it took after it
-		own[1], broker[1] = ownCPU(), peer.CPU(pid)
+		own[1], broker[1] = ownCPU(), testcluster.ProcCPU(pid)
 	}
 	s := res.Elapsed.Seconds()
 	r := report.Run{Client: client, Acks: int(o.Acks), RecordSize: o.RecordSize, Batch: o.Batch, Connections: o.Connections, Partitions: len(o.Targets), InFlight: o.InFlight,

@@ -174,11 +174,12 @@ func (b *Broker) Stop() error {
 func (b *Broker) CPU() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.used + procCPU(b.pid)
+	return b.used + ProcCPU(b.pid)
 }
 
-// procCPU reads a live process's user and system time.
-func procCPU(pid int) time.Duration {
+// ProcCPU is a live process's user and system time, in steps of 10 ms; 0 if it
+// is not there.
+func ProcCPU(pid int) time.Duration {
 	if pid == 0 {
 		return 0
 	}

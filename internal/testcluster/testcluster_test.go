@@ -126,10 +126,10 @@ func TestProcCPU(t *testing.T) {
 	for time.Since(begin) < 60*time.Millisecond {
 		x++
 	}
-	if d := procCPU(os.Getpid()); d < 20*time.Millisecond || d > time.Hour {
+	if d := ProcCPU(os.Getpid()); d < 20*time.Millisecond || d > time.Hour {
 		t.Errorf("this process has used %v after %d rounds", d, x)
 	}
-	if d := procCPU(1 << 30); d != 0 {
+	if d := ProcCPU(1 << 30); d != 0 {
 		t.Errorf("process %s has used %v", strconv.Itoa(1<<30), d)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"lockstep/internal/testcluster"
 )
 
 // Broker is a cluster of one broker, running or not.
@@ -70,7 +72,7 @@ func (b *Broker) answers(ctx context.Context) bool {
 func (b *Broker) Pid() int { return b.p.pid }
 
 // CPU is the processor time of the running broker.
-func (b *Broker) CPU() time.Duration { return CPU(b.p.pid) }
+func (b *Broker) CPU() time.Duration { return testcluster.ProcCPU(b.p.pid) }
 
 // RSS is its resident memory in bytes.
 func (b *Broker) RSS() int64 { return RSS(b.p.pid) }

@@ -91,23 +91,6 @@ func (p *process) tail() string {
 	return string(data[max(0, len(data)-logTail):])
 }
 
-// CPU is a live process's user and system time, in steps of 10 ms; 0 if it is
-// not there.
-func CPU(pid int) time.Duration {
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0
-	}
-	text := string(data)
-	f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // from the state, field 3
-	if len(f) < 13 {
-		return 0
-	}
-	user, _ := strconv.ParseInt(f[11], 10, 64)
-	system, _ := strconv.ParseInt(f[12], 10, 64)
-	return time.Duration(user+system) * (time.Second / 100) // the kernel counts in 1/100 s
-}
-
 // RSS is a live process's resident memory in bytes; 0 if it is not there.
 func RSS(pid int) int64 {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
