@@ -29,6 +29,7 @@ func (r *Ring) complete(c *cqe) Event {
 	f := &r.ops[i]
 	ev := Event{Kind: f.kind, Token: f.token, Res: c.res}
 	if c.flags&cqeFBuffer != 0 {
+		r.taken++
 		b := r.pool.take(int32(c.flags>>cqeBufferShift), int(max(c.res, 0)))
 		if c.res > 0 {
 			ev.Buf = b

@@ -5,10 +5,12 @@ const (
 	sqEntries = 1024 // submission slots: also the most ops one Turn submits at once
 	cqEntries = 8192 // completion slots: several turns' worth, so overflow stays an accident
 
-	// ProvidedSize is the first piece of a frame: small frames fit whole, the
-	// rest of a large one is received straight into its own buffer.
-	ProvidedSize  = 16 << 10
-	providedCount = 512 // buffers in a ring's group: idle connections pin none
+	// ProvidedSize is the first piece of a frame, and of what follows it on the
+	// wire: several batches of a busy producer (16 KiB by default) come in one
+	// piece, so few of them are cut and put together again. What is left of a
+	// frame that is cut is received straight into its own buffer.
+	ProvidedSize  = 64 << 10
+	providedCount = 256 // buffers in a ring's group: idle connections pin none
 	providedGroup = 0   // the one buffer group of a ring
 
 	// MaxPieces is the most slices one Send gathers (IOV_MAX is 1024; a turn

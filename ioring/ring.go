@@ -26,6 +26,7 @@ type Ring struct {
 	turnBytes int
 	failed    []Event // ops that failed before the kernel saw them
 	starved   []Op    // receives that found no provided buffer
+	taken     int     // provided buffers the kernel does not have
 }
 
 // sharedPage is what the kernel reads and writes beside rings and buffers,
@@ -92,6 +93,7 @@ func (r *Ring) registerBuffers() error {
 	for i := range int32(providedCount) {
 		r.pool.back = append(r.pool.back, i)
 	}
+	r.taken = providedCount
 	r.recycle()
 	return nil
 }
@@ -113,13 +115,21 @@ func (r *Ring) recycle() {
 		}
 		r.bufTail++
 	}
+	r.taken -= len(r.pool.back)
 	r.pool.back = r.pool.back[:0]
 	word := at32(r.bufRing, 12)
 	word.Store(word.Load()&0xffff | r.bufTail<<16)
-	for _, op := range r.starved {
+}
+
+// feed asks again for as many starved receives as the kernel has buffers: of
+// thousands, all but those would be refused again.
+func (r *Ring) feed() {
+	n := min(providedCount-r.taken, len(r.starved))
+	for _, op := range r.starved[:n] {
 		r.Queue(op)
 	}
-	r.starved = r.starved[:0]
+	rest := copy(r.starved, r.starved[n:])
+	r.starved = r.starved[:rest]
 }
 
 // Name is RingName.
@@ -131,6 +141,7 @@ func (r *Ring) Wake() { r.wake.wake() }
 // Turn submits, waits and reaps. See Engine.
 func (r *Ring) Turn(events []Event, wait time.Duration) ([]Event, error) {
 	r.recycle()
+	r.feed()
 	r.armWake()
 	had := len(events)
 	events = append(events, r.failed...)

@@ -1,0 +1,63 @@
+package ioring
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Receives that waited for a buffer and end without one (the stream has ended)
+// leave it to those behind them, though none comes home any more.
+func TestABufferNotTakenIsOffered(t *testing.T) {
+	both(t, func(t *testing.T, r *rig) {
+		const last = 20
+		n := 2*providedCount + last
+		var fds []int32
+		for i := range n {
+			fd, peer := r.pair(t)
+			t.Cleanup(func() { _ = unix.Close(int(fd)) })
+			err := error(nil)
+			if i >= providedCount && i < n-last {
+				err = peer.CloseWrite()
+			} else {
+				_, err = peer.Write([]byte{1})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			fds = append(fds, fd)
+		}
+		for i, fd := range fds {
+			r.eng.Queue(Op{Kind: Recv, FD: fd, Token: uint64(i)})
+		}
+		var held []*Buffer
+		turns := func(enough int) {
+			got := 0
+			for deadline := time.Now().Add(10 * time.Second); got < enough && time.Now().Before(deadline); {
+				var err error
+				if r.events, err = r.eng.Turn(r.events[:0], 10*time.Millisecond); err != nil {
+					t.Fatal(err)
+				}
+				for _, ev := range r.events {
+					got++
+					if ev.Buf != nil {
+						held = append(held, ev.Buf)
+					}
+				}
+			}
+			if got < enough {
+				t.Fatalf("%d of %d receives ended, %d buffers held", got, enough, len(held))
+			}
+		}
+		turns(providedCount)
+		for _, b := range held {
+			r.pool.Free(b)
+		}
+		held = held[:0]
+		turns(n - providedCount)
+		for _, b := range held {
+			r.pool.Free(b)
+		}
+	})
+}
