@@ -145,6 +145,7 @@ perf: build ## a broker of ours alone: latency at a rate, the most that goes, re
 	./$(BIN)/lockstep-perf produce --start --max $(PERF)
 	./$(BIN)/lockstep-perf consume --start --bare
 	./$(BIN)/lockstep-perf produce --start --max --batch 1 --record-size 100 --in-flight 32 --mallocs
+	./$(BIN)/lockstep-perf produce --start --max --batch 1 --record-size 100 --in-flight 32 --mallocs --flush-ack durable
 	./$(BIN)/lockstep-perf consume --start --fill 64MiB --max-bytes 1 --connections 8 --partitions 8 --again 15s --mallocs
 
 perf-peers: build ## Apache Kafka 4.3.1 (JVM, Maven) and ours under the same load, in turns, into perf/RESULTS.md: PERF='--pairs 5' (about 90 minutes)

@@ -158,6 +158,33 @@ func (e *Engine) startFlush(p *Partition) {
 		return
 	}
 	p.flushes = true
+	if e.o.Background == nil {
+		select {
+		case e.flushq <- flushJob{p, f}:
+			return
+		default:
+		}
+	}
+	e.flushElsewhere(p, f)
+}
+
+// flushJob is a group commit on its way to a flusher. It travels by value:
+// under a durable load there are thousands a second.
+type flushJob struct {
+	p *Partition
+	f segment.Flush
+}
+
+func (e *Engine) flusher() {
+	work(e.flushq, e.stop, func(j flushJob) { e.flush(j.p, j.f) })
+}
+
+// flushElsewhere is for a driver that orders jobs itself, and for a partition
+// count far over what the queue holds. On its own because its closure has f
+// allocated.
+//
+//go:noinline
+func (e *Engine) flushElsewhere(p *Partition, f segment.Flush) {
 	e.background(jobFlush, func() { e.flush(p, f) })
 }
 

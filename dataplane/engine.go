@@ -115,7 +115,7 @@ type Engine struct {
 	marks          map[segment.TopicPartition]int64 // high watermarks of the last run
 	cold           chan coldJob
 	grows          chan func()
-	flushq         chan func()
+	flushq         chan flushJob
 	rests          chan func()
 	cleaning       sync.Mutex // held by a round of the cleaner, and for ever at the end
 	resting        atomic.Bool
@@ -138,7 +138,7 @@ func New(o Options) (*Engine, error) {
 		o.MaxConnections = maxConnections
 	}
 	e := &Engine{o: o, logs: map[segment.LogID]*segment.Log{}, view: meta.Empty(), stop: make(chan struct{}),
-		cold: make(chan coldJob, coldQueue), grows: make(chan func(), backgroundJobs), flushq: make(chan func(), backgroundJobs), rests: make(chan func(), 1)}
+		cold: make(chan coldJob, coldQueue), grows: make(chan func(), backgroundJobs), flushq: make(chan flushJob, backgroundJobs), rests: make(chan func(), 1)}
 	e.all.init()
 	for _, d := range o.Dirs {
 		d.OnCrowded(e.crowded)
@@ -177,7 +177,7 @@ func (e *Engine) background(kind JobKind, job func()) {
 		e.o.Background(kind, job)
 		return
 	}
-	q := [...]chan func(){jobGrow: e.grows, jobFlush: e.flushq, jobRest: e.rests}[kind]
+	q := [...]chan func(){jobGrow: e.grows, jobFlush: nil, jobRest: e.rests}[kind] // a flush comes here when its queue is full
 	select {
 	case q <- job:
 	default:

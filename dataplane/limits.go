@@ -25,7 +25,7 @@ const (
 	inflateSmall     = 1 << 20   // up to here each shard has room of its own; above it one of all shards inflates at a time
 	inflateSlack     = 128 << 10 // what an inflater wants behind its limit
 	maxConnections   = 50_000
-	flushers         = 8   // goroutines that flush: flushes of several files share the file system's commits
+	flushers         = 16  // goroutines that flush: flushes of several files share the file system's commits
 	restInline       = 128 // partitions looked at by a thread that opens a file far above the budget
 	mirrorWindow     = 64  // fetches of one pipelined session that may be under way
 	unsentAnswers    = 2   // answers of one that may wait for the socket before the next is made

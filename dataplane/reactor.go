@@ -26,7 +26,7 @@ func (e *Engine) Start(mk MakeEngine) error {
 		e.spawn(func() { e.jobWorker(e.grows) })
 	}
 	for range flushers {
-		e.spawn(func() { e.jobWorker(e.flushq) })
+		e.spawn(e.flusher)
 	}
 	e.spawn(func() { e.jobWorker(e.rests) })
 	ready := make(chan error)
@@ -50,15 +50,21 @@ func (e *Engine) spawn(f func()) {
 }
 
 func (e *Engine) jobWorker(q chan func()) {
+	work(q, e.stop, func(job func()) { job() })
+}
+
+// work does what comes, and after the stop what was begun: a flush somebody
+// waits for.
+func work[T any](q <-chan T, stop <-chan struct{}, do func(T)) {
 	for {
 		select {
 		case job := <-q:
-			job()
-		case <-e.stop:
-			for { // finish what was begun: a flush somebody waits for
+			do(job)
+		case <-stop:
+			for {
 				select {
 				case job := <-q:
-					job()
+					do(job)
 				default:
 					return
 				}

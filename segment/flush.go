@@ -12,7 +12,7 @@ import (
 type Flush struct {
 	log    *Log
 	end    int64
-	segs   []*segment
+	segs   []*segment // the end of the log's list, which never changes
 	names  bool
 	epochs []EpochStart
 	stale  bool // the disk was too full for the epochs
@@ -30,10 +30,9 @@ func (l *Log) FlushPlan() (Flush, bool) {
 		return Flush{}, false
 	}
 	f := Flush{log: l, end: l.End(), names: l.namesDirty}
-	for _, s := range l.list() {
-		if s.end.Load() > l.Durable() {
-			f.segs = append(f.segs, s)
-		}
+	f.segs = l.list()
+	for len(f.segs) > 0 && f.segs[0].end.Load() <= f.log.Durable() {
+		f.segs = f.segs[1:]
 	}
 	if epochsDirty {
 		l.epochs.dirty.Store(false)
