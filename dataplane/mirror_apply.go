@@ -263,6 +263,7 @@ func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start i
 		p.unlock()
 		return false
 	}
+	d.sourceHigh, d.sourceStart = high, start // also for what waits: resumed, it must not be in step with an unknown mark
 	left, stalled := c.queueMirrored(p, r, whole, f)
 	if base, ok := beginsInside(p, left); ok {
 		// The source's log begins inside a batch, and ours, empty, where its does.
@@ -286,7 +287,6 @@ func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start i
 		d.alignedEpoch = s.epoch
 		d.realigned = true
 	}
-	d.sourceHigh, d.sourceStart = high, start
 	d.tracked = max(d.tracked, high)
 	if d.epochBehind {
 		s.state = sessionHeld
