@@ -182,37 +182,8 @@ func allowStep(w sdk.Wish, s sdk.Subject, t *meta.Topic, f sdk.Facts, now int64)
 	if w.Do != sdk.StepPartition || w.Subject != s {
 		return "not about this partition"
 	}
-	switch e := mirror.PartitionEvent(w.Step); e {
-	case mirror.WantMirroring, mirror.WantPaused, mirror.WantStopped:
-		want := map[mirror.PartitionEvent]mirror.PartitionState{mirror.WantMirroring: mirror.Mirroring,
-			mirror.WantPaused: mirror.Paused, mirror.WantStopped: mirror.Stopped}[e]
-		if t.Mirror.Desired != want {
-			return want.String() + " is not desired"
-		}
-	case mirror.EpochBehind:
-		if !f.EpochBehind {
-			return "our leader epoch is not behind"
-		}
-	case mirror.EpochRaised:
-		if f.EpochBehind {
-			return "our leader epoch is still behind"
-		}
-	case mirror.Aligned:
-		if !f.Aligned {
-			return "the log is not aligned"
-		}
-	case mirror.Fail, mirror.FailForGood:
-		if f.Failed == "" {
-			return "nothing has failed"
-		}
-	case mirror.Retry:
-		if now < f.RetryDueMS {
-			return "the retry is not due"
-		}
-	default:
-		return "not a coordinator's event"
-	}
-	return ""
+	return mirror.AllowStep(mirror.PartitionEvent(w.Step), mirror.StepEvidence{Desired: t.Mirror.Desired, EpochBehind: f.EpochBehind,
+		Aligned: f.Aligned, Failed: f.Failed != "", RetryDue: now >= f.RetryDueMS})
 }
 
 func (m *Mirrors) delta(t *meta.Topic, p *meta.Partition, i int32, next mirror.Partition, reason string) (d msg.MirrorPartitionStatesCommandPartition, done func()) {

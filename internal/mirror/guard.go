@@ -66,3 +66,49 @@ func AllowStop(e Evidence) string {
 	}
 	return ""
 }
+
+// StepEvidence is what the broker has measured of one partition.
+type StepEvidence struct {
+	Desired     PartitionState // MIRRORING, PAUSED or STOPPED
+	EpochBehind bool           // the source's leader epoch is above ours
+	Aligned     bool           // the log is a prefix of the source's, or empty
+	Failed      bool           // something has failed that only a retry can mend
+	RetryDue    bool
+}
+
+// AllowStep returns why a partition must not go through an event that a
+// coordinator wishes, "" if it may: the event must be true.
+func AllowStep(event PartitionEvent, e StepEvidence) string {
+	switch event {
+	case WantMirroring, WantPaused, WantStopped:
+		want := map[PartitionEvent]PartitionState{WantMirroring: Mirroring, WantPaused: Paused, WantStopped: Stopped}[event]
+		if e.Desired != want {
+			return want.String() + " is not desired"
+		}
+	case EpochBehind:
+		if !e.EpochBehind {
+			return "our leader epoch is not behind"
+		}
+	case EpochRaised:
+		if e.EpochBehind {
+			return "our leader epoch is still behind"
+		}
+	case Aligned:
+		if !e.Aligned {
+			return "the log is not aligned"
+		}
+	case Fail:
+		if !e.Failed {
+			return "nothing has failed"
+		}
+	case FailForGood: // would outlive whoever wishes it: the next policy could not undo it
+		return "no failure is known that a retry cannot mend"
+	case Retry:
+		if !e.RetryDue {
+			return "the retry is not due"
+		}
+	default:
+		return "not a coordinator's event"
+	}
+	return ""
+}

@@ -171,6 +171,16 @@ func TestGuards(t *testing.T) {
 		"release by operator":    {AllowRelease(Evidence{OperatorAsked: true}), true},
 		"stop by plugin":         {AllowStop(Evidence{MirroredHere: true}), false},
 		"stop by operator":       {AllowStop(Evidence{MirroredHere: true, OperatorAsked: true}), true},
+		"step not desired":       {AllowStep(WantPaused, StepEvidence{Desired: Mirroring}), false},
+		"step desired":           {AllowStep(WantPaused, StepEvidence{Desired: Paused}), true},
+		"fenced, not behind":     {AllowStep(EpochBehind, StepEvidence{}), false},
+		"raised, still behind":   {AllowStep(EpochRaised, StepEvidence{EpochBehind: true}), false},
+		"aligned, not so":        {AllowStep(Aligned, StepEvidence{}), false},
+		"fail, all well":         {AllowStep(Fail, StepEvidence{}), false},
+		"fail, one failed":       {AllowStep(Fail, StepEvidence{Failed: true}), true},
+		"fail for good":          {AllowStep(FailForGood, StepEvidence{Failed: true}), false},
+		"retry too soon":         {AllowStep(Retry, StepEvidence{}), false},
+		"stop is done, it says":  {AllowStep(StopDone, StepEvidence{Desired: Stopped}), false},
 		"stop of nothing":        {AllowStop(Evidence{OperatorAsked: true}), false},
 	} {
 		if (c.reason == "") != c.allow {
