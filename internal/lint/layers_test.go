@@ -49,7 +49,7 @@ var layers = map[string]rule{
 		outside: "github.com/twmb/franz-go/pkg/kgo github.com/twmb/franz-go/pkg/kmsg github.com/twmb/franz-go/pkg/kerr"},
 	"admin": {ours: "internal/msg internal/kafkareq internal/wire",
 		outside: "github.com/twmb/franz-go/pkg/kgo github.com/twmb/franz-go/pkg/kadm github.com/twmb/franz-go/pkg/kmsg github.com/twmb/franz-go/pkg/kerr"},
-	"internal/sim": {ours: "internal/invariant internal/wire internal/watermark internal/mirror internal/status internal/msg internal/meta internal/compress ioring segment dataplane"},
+	"internal/sim": {ours: "internal/invariant internal/wire internal/watermark internal/mirror internal/status internal/msg internal/meta internal/compress ioring segment dataplane plugins/sdk plugins/host plugins/coordinator plugins/promotion plugins/release"},
 }
 
 // tops are trees whose packages may import anything and be imported by their
@@ -168,7 +168,7 @@ func TestWatermarkHasNoLock(t *testing.T) {
 // TestSimulatorIsReal: the simulator runs the real engine and never a ring.
 func TestSimulatorIsReal(t *testing.T) {
 	deps := goList(t, "-deps", "./internal/sim")
-	for _, must := range []string{"lockstep/dataplane", "lockstep/segment", "lockstep/internal/meta"} {
+	for _, must := range []string{"lockstep/dataplane", "lockstep/segment", "lockstep/internal/meta", "lockstep/plugins/sdk", "lockstep/plugins/host"} {
 		if !slices.ContainsFunc(deps, func(p pkg) bool { return p.ImportPath == must }) {
 			t.Errorf("internal/sim does not reach %s", must)
 		}
@@ -177,9 +177,9 @@ func TestSimulatorIsReal(t *testing.T) {
 		if s.dir() != "internal/sim" {
 			continue
 		}
-		for _, name := range []string{"ioring.NewRing", "ioring.NewPortable", "ioring.OffHeap", "segment.DiskFS"} {
+		for _, name := range []string{"ioring.NewRing", "ioring.NewPortable", "ioring.OffHeap", "segment.DiskFS", "host.NewSlot", "host.NewInstance", "host.NewSupervisor", "host.Launch"} {
 			if strings.Contains(string(s.text), name) {
-				t.Errorf("%s uses %s: the simulator has neither kernel nor disk", s.path, name)
+				t.Errorf("%s uses %s: the simulator has neither kernel nor disk nor processes", s.path, name)
 			}
 		}
 	}

@@ -9,7 +9,15 @@
 // Whole turns of the shards are interleaved at random; so are background jobs,
 // cold requests, Views on their way, faults of disk and network, crashes, and what
 // operators do: topics deleted and made again, configs, DeleteRecords, retention,
-// registrations and releases, and at the end of some runs the loss of a site.
+// registrations and releases, plugins swapped for bad ones, and at the end of some
+// runs the loss of a site.
+//
+// # Policies
+//
+// What a broker's plugins decide is decided here by the same policies, behind the
+// border's messages, in slots that keep plugins/host's promises: see slot. The guards
+// are internal/mirror's, the fences Apply's. Some plugins are late, silent, wrong,
+// greedy, or end.
 //
 // # The disk
 //
@@ -25,7 +33,8 @@
 // AckedIsOnEveryRegisteredISR, PrefixEqualBelowWatermark, ReleasedNeverGates,
 // FailedDirIsDead, LimitsHold, AnswersInOrder, OnceInTheLog,
 // EveryRequestIsAnswered, NothingLeaks, DescriptorsAreOurs,
-// MirrorIsPrefixOfSource, LogStartIsAllowed, DeletedIsGone,
+// MirrorIsPrefixOfSource, LogStartIsAllowed, DeletedIsGone, OneCoordinatorWrites,
+// PromoteOnlyAtLagZero, SyncEndsByEvidence, PluginDeathIsInvisible,
 // FailoverLosesNothing. What each means is told where it is checked; which planted
 // bug turns it red in docs/planted-bugs.md.
 //

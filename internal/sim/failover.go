@@ -17,8 +17,8 @@ func (w *World) failover() {
 	w.nodes = []*node{w.dst}
 	var left []client
 	for _, c := range w.clients {
-		if x, ok := c.(*consumer); ok && x.n == w.dst {
-			left = append(left, x)
+		if x, ok := c.(*consumer); ok && x.n == w.dst || c == client(w.pair) {
+			left = append(left, c)
 		} else {
 			c.cut(true)
 		}
@@ -68,11 +68,11 @@ func (w *World) stop(p *part) {
 		if lme >= 0 {
 			r.LmeEpoch, r.LmeOffset = mp.LeaderEpoch, lme
 		}
-		res := n.apply(&msg.MirrorPartitionStatesCommand{BrokerId: 1, Partitions: []msg.MirrorPartitionStatesCommandPartition{r}})
+		res := n.apply(&msg.MirrorPartitionStatesCommand{BrokerId: 1, Fence: noFence, Partitions: []msg.MirrorPartitionStatesCommandPartition{r}})
 		w.check(res.Items[0].ErrorCode == 0, "TheWorldWorks", "state ", mp.State, " to ", to, ": ", res.Items[0].ErrorCode)
 	}
 	w.until("not there", p, func() bool { st, ok := n.eng.Status(p.id, p.index); return ok && st.Leader })
-	state(mirror.Stopping, -1)
+	w.until("not stopping", p, func() bool { return n.latest.TopicByID(p.id).Partitions[p.index].State == mirror.Stopping })
 	w.until("not drained", p, func() bool {
 		st, _ := n.eng.Status(p.id, p.index)
 		return n.eng.Applied() == n.latest.Index() && (st.Mirror == nil || st.Mirror.Drained || !st.Mirror.Fetching)

@@ -13,6 +13,8 @@ const (
 	settleTurns   = 200_000
 	patience      = int64(45e9) // every request is answered within it once faults are over: what misses its wake sleeps longer
 	produceWaitMS = 3000
+	demoteMS      = 1000        // all partitions fail for so long: a demotion is due
+	hungAfter     = int64(30e9) // a plugin silent for so long is ended, as plugins/host does
 	topics        = 2
 	partitions    = 2 // of each topic
 )

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"lockstep/internal/meta"
 	"lockstep/internal/mirror"
 	"lockstep/internal/msg"
+	"lockstep/plugins/sdk"
 	"lockstep/segment"
 )
 
@@ -15,6 +17,7 @@ func (w *World) build() {
 	n := newNode(w, "src", 9092)
 	w.src, w.model = n, &model{}
 	n.start()
+	w.release = w.newSlot(n, sdk.Release, meta.FenceRelease)
 	for i := range topics {
 		for p := range partitions {
 			w.model.parts = append(w.model.parts, &part{topic: fmt.Sprintf("t%d", i), index: int32(p)})
@@ -63,6 +66,14 @@ func (w *World) operate() {
 	if p.deleted {
 		return
 	}
+	if w.cfg.Bad && w.rnd.IntN(3) == 0 {
+		w.slots[w.rnd.IntN(len(w.slots))].swap(moods[w.rnd.IntN(len(moods))])
+		return
+	}
+	if w.rnd.IntN(4) == 0 {
+		w.lookSilence()
+		return
+	}
 	if x := w.rnd.IntN(10); x < 3 || len(w.mirrors) == 0 {
 		epoch := w.src.latest.TopicByID(p.id).Partitions[p.index].LeaderEpoch
 		w.src.apply(&msg.BumpLeaderEpochsCommand{Partitions: []msg.BumpLeaderEpochsCommandPartition{{TopicId: p.id, Partition: p.index, MinLeaderEpoch: epoch}}})
@@ -71,21 +82,18 @@ func (w *World) operate() {
 	m := w.mirrors[w.rnd.IntN(len(w.mirrors))]
 	switch x := w.rnd.IntN(10); {
 	case x < 6:
-		res := w.src.apply(&msg.RegisterSyncCommand{Fence: -1, Mirror: m.name, ClusterId: m.cluster,
-			Topics: []msg.RegisterSyncCommandTopic{{TopicId: p.id, Recovery: true, ReleaseNumber: -1}}})
-		w.check(res.ErrorCode == 0 && res.Items[0].ErrorCode == 0, "TheWorldWorks", "register: ", res.ErrorCode, res.Items)
+		w.admit(m.name, m.cluster, msg.RegisterSyncCommandTopic{TopicId: p.id, Recovery: true, ReleaseNumber: -1}, func(meta.Result) {})
 	case x < 8:
 		w.src.apply(&msg.UnregisterSyncCommand{Mirror: m.name, ClusterId: m.cluster, Topics: []msg.UnregisterSyncCommandTopic{{TopicId: p.id, Epoch: -1}}})
 	default:
-		w.src.apply(&msg.ReleaseSyncCommand{Fence: -1, RegistrationEpoch: mirror.AnyEpoch, Mirror: m.name, TopicIds: [][16]byte{p.id}})
+		w.src.apply(&msg.ReleaseSyncCommand{Fence: noFence, RegistrationEpoch: mirror.AnyEpoch, Mirror: m.name, TopicIds: [][16]byte{p.id}})
 	}
 }
 
-func (w *World) releaseAll() {
+func (w *World) releaseModels() {
 	for _, m := range w.mirrors {
-		w.src.apply(&msg.ReleaseSyncCommand{Fence: -1, RegistrationEpoch: mirror.AnyEpoch, Mirror: m.name})
+		w.src.apply(&msg.ReleaseSyncCommand{Fence: noFence, RegistrationEpoch: mirror.AnyEpoch, Mirror: m.name})
 	}
-	w.src.apply(&msg.ReleaseSyncCommand{Fence: -1, RegistrationEpoch: mirror.AnyEpoch, Mirror: pairName})
 }
 
 var errFault = errors.New("input/output error")

@@ -1,20 +1,30 @@
 package sim
 
 import (
+	"fmt"
+
 	"lockstep/internal/meta"
 	"lockstep/internal/mirror"
 	"lockstep/internal/msg"
 	"lockstep/internal/status"
+	"lockstep/plugins/sdk"
 )
 
 const pairName = "pair"
 
 // pair is the control of a second broker that mirrors everything in step: a
-// real data plane at both ends, and the steps of control in between.
+// real data plane at both ends, and the steps of control in between. What policies
+// decide in a broker, they decide here; see slot.
 type pair struct {
-	w     *World
-	known map[*part]int32 // source epochs the broker was told
-	life  int
+	w           *World
+	known       map[*part]int32 // source epochs the broker was told
+	life        int
+	coordinator *slot
+	promotion   *slot
+	retries     map[*part]int64    // FAILED may retry then, mono
+	tries       map[meta.UUID]try  // when a topic may register again
+	asked       map[meta.UUID]int  // a Register is at the source, in this life of it
+	said        map[meta.UUID]word // and what it was answered
 }
 
 func (w *World) buildPair() {
@@ -34,11 +44,19 @@ func (w *World) buildPair() {
 		ok(n.apply(&msg.AddTopicsToMirrorCommand{Mirror: pairName, Topics: []msg.AddTopicsToMirrorCommandTopic{
 			{TopicId: t.ID, Name: t.Name, NumPartitions: partitions, ReplicationFactor: 1, MirrorType: int8(mirror.Sync)}}}))
 	}
-	c := &pair{w: w, known: map[*part]int32{}}
-	w.clients = append(w.clients, c, c)
+	c := &pair{w: w, coordinator: w.newSlot(n, sdk.Coordinator, meta.FenceCoordinator), promotion: w.newSlot(n, sdk.Promotion, meta.FencePromotion)}
+	c.begin()
+	w.pair = c
+	w.clients = append(w.clients, c, c, c)
 	for _, p := range w.model.parts {
 		w.clients = append(w.clients, &consumer{link: link{w: w, n: n}, p: p, version: 13})
 	}
+}
+
+// begin forgets what only memory had.
+func (c *pair) begin() {
+	c.life, c.known, c.retries, c.tries = c.w.dst.life, map[*part]int32{}, map[*part]int64{}, map[meta.UUID]try{}
+	c.asked, c.said = map[meta.UUID]int{}, map[meta.UUID]word{}
 }
 
 func (c *pair) owed() int { return 0 }
@@ -49,40 +67,93 @@ func (c *pair) quit()     {}
 // real one would find them due.
 func (c *pair) act() bool {
 	w := c.w
-	p := w.model.parts[w.rnd.IntN(len(w.model.parts))]
-	if w.calm {
-		moved := false
-		for _, p := range w.model.parts {
-			moved = c.lifecycle(p) || c.addresses(p) || moved
-		}
-		return moved
+	if c.life != w.dst.life {
+		c.begin()
 	}
-	return c.lifecycle(p) || c.addresses(p) || c.promote(p)
+	parts := w.model.parts
+	if !w.calm {
+		i := w.rnd.IntN(len(parts))
+		parts = parts[i : i+1]
+	}
+	before := w.src.latest.Index() + w.dst.latest.Index()
+	moved := false
+	for _, p := range parts {
+		c.lifecycle(p)
+		if !w.failed {
+			moved = c.addresses(p) || moved
+			c.promote(p)
+		}
+	}
+	return moved || before != w.src.latest.Index()+w.dst.latest.Index()
 }
 
-// lifecycle brings a partition to MIRRORING and keeps our epoch above the source's.
-func (c *pair) lifecycle(p *part) bool {
-	n := c.w.dst
-	mp := n.latest.TopicByID(p.id).Partitions[p.index]
-	if mp.Leader < 0 {
-		return false
+// lifecycle asks the coordinator what is next for a partition, as
+// control.lookPartitions does.
+func (c *pair) lifecycle(p *part) {
+	w, n := c.w, c.w.dst
+	t := n.latest.TopicByID(p.id)
+	mp := t.Partitions[p.index]
+	st, ok := n.eng.Status(p.id, p.index)
+	if !ok || mp.Leader < 0 || mp.State == mirror.Stopping || mp.State == mirror.Stopped {
+		return
 	}
-	if st, ok := n.eng.Status(p.id, p.index); ok && st.Mirror != nil && st.Mirror.EpochBehind && mp.LeaderEpoch < st.Mirror.MaxSourceEpoch {
-		n.apply(&msg.BumpLeaderEpochsCommand{Partitions: []msg.BumpLeaderEpochsCommandPartition{
-			{TopicId: p.id, Partition: p.index, MinLeaderEpoch: st.Mirror.MaxSourceEpoch}}})
-		return true
+	epoch, known := c.known[p]
+	f := sdk.Facts{State: int8(mp.State), Desired: int8(t.Mirror.Desired), RetryAttempt: int32(mp.RetryAttempt), Aligned: true, LeaderKnown: known,
+		EpochBehind: known && epoch > mp.LeaderEpoch || st.Mirror != nil && st.Mirror.EpochBehind, RetryDueMS: w.wallAt(c.retries[p])}
+	if st.Offline {
+		f.Failed = "the log directory has failed"
 	}
-	to := mirror.Mirroring
-	switch {
-	case mp.State == mirror.Mirroring:
-		return false
-	case !mirror.Allowed(mp.State, to):
-		to = mirror.LogTruncation
+	if f.EpochBehind && mp.State == mirror.EpochFencing {
+		low := max(epoch, mp.LeaderEpoch)
+		if st.Mirror != nil {
+			low = max(low, st.Mirror.MaxSourceEpoch)
+		}
+		n.apply(&msg.BumpLeaderEpochsCommand{Partitions: []msg.BumpLeaderEpochsCommandPartition{{TopicId: p.id, Partition: p.index, MinLeaderEpoch: low}}})
+		return
 	}
-	res := n.apply(&msg.MirrorPartitionStatesCommand{BrokerId: 1, Partitions: []msg.MirrorPartitionStatesCommandPartition{
-		{TopicId: p.id, Partition: p.index, LeaderEpoch: mp.LeaderEpoch, StateEpoch: mp.StateEpoch, State: int8(to), Previous: -1, LmeEpoch: -1, LmeOffset: -1}}})
-	c.w.check(res.Items[0].ErrorCode == 0, "TheWorldWorks", "state ", mp.State, " to ", to, ": ", res.Items[0].ErrorCode)
-	return true
+	if mp.State == mirror.Mirroring && t.Mirror.Desired == mirror.Mirroring && !f.EpochBehind && f.Failed == "" {
+		return
+	}
+	subject := sdk.Subject{Mirror: pairName, Topic: p.topic, TopicID: p.id, Partition: p.index}
+	now := w.wall()
+	c.coordinator.ask(sdk.Event{Type: sdk.PartitionLook, Subject: subject, Facts: f}, func(fence int64, d sdk.Decision, _ error) {
+		c.stepPartition(p, t, subject, f, now, fence, d)
+	})
+}
+
+// stepPartition makes the first wish that is allowed durable. A stop waits for no
+// plugin: the built-in rule takes the step.
+func (c *pair) stepPartition(p *part, t *meta.Topic, subject sdk.Subject, f sdk.Facts, now, fence int64, d sdk.Decision) {
+	mp := t.Partitions[p.index]
+	is := mirror.Partition{State: mp.State, Previous: mp.Previous, NonRetryable: mp.NonRetryable}
+	e := mirror.StepEvidence{Desired: t.Mirror.Desired, EpochBehind: f.EpochBehind, Aligned: f.Aligned, Failed: f.Failed != "", RetryDue: now >= f.RetryDueMS}
+	for _, w := range d.Wishes {
+		event := mirror.PartitionEvent(w.Step)
+		if w.Do != sdk.StepPartition || w.Subject != subject || mirror.AllowStep(event, e) != "" {
+			continue
+		}
+		if next, _ := is.Step(event); next.State != mp.State {
+			c.setState(p, t, next, fence)
+			return
+		}
+	}
+	if t.Mirror.Desired == mirror.Stopped {
+		if next, _ := is.Step(mirror.WantStopped); next.State != mp.State {
+			c.setState(p, t, next, noFence)
+		}
+	}
+}
+
+func (c *pair) setState(p *part, t *meta.Topic, next mirror.Partition, fence int64) {
+	w, mp := c.w, t.Partitions[p.index]
+	r := msg.MirrorPartitionStatesCommandPartition{TopicId: p.id, Partition: p.index, LeaderEpoch: mp.LeaderEpoch, StateEpoch: mp.StateEpoch,
+		State: int8(next.State), Previous: int8(next.Previous), NonRetryable: next.NonRetryable, RetryAttempt: mp.RetryAttempt, LmeEpoch: -1, LmeOffset: -1}
+	if next.State == mirror.Failed {
+		r.RetryAttempt++
+		c.retries[p] = w.mono + int64(1e9)
+	}
+	res := c.coordinator.apply(p.id, fence, &msg.MirrorPartitionStatesCommand{BrokerId: 1, Fence: fence, Partitions: []msg.MirrorPartitionStatesCommandPartition{r}})
+	w.note("copy of %s-%d: %s to %s under fence %d: %d", p.topic, p.index, mp.State, next.State, fence, res.ErrorCode)
 }
 
 // addresses tells the broker who leads at the source, when it does not know.
@@ -92,7 +163,7 @@ func (c *pair) addresses(p *part) bool {
 	old, told := c.known[p]
 	st, _ := w.dst.eng.Status(p.id, p.index)
 	moved := st.Mirror != nil && st.Mirror.Moved && w.rnd.IntN(4) == 0 && !w.calm
-	if c.life == w.dst.life && told && old == epoch && !moved {
+	if told && old == epoch && !moved {
 		return false
 	}
 	topics := map[string][]status.SourceLeader{}
@@ -101,51 +172,9 @@ func (c *pair) addresses(p *part) bool {
 		c.known[q] = e
 		topics[q.topic] = append(topics[q.topic], status.SourceLeader{Addr: w.src.addr, Epoch: e})
 	}
-	c.life = w.dst.life
 	w.dst.eng.SetSources(pairName, topics)
 	w.note("dst is told the source's addresses")
 	return true
-}
-
-// promote moves a topic towards SYNC in the order of R10: registering is
-// durable, the source registers, every shard there has applied it, OK.
-func (c *pair) promote(p *part) bool {
-	w := c.w
-	t := w.dst.latest.TopicByID(p.id)
-	step := func(e mirror.PromotionEventKind, number int64) bool {
-		res := w.dst.apply(&msg.PromotionStepCommand{Fence: -1, Topics: []msg.PromotionStepCommandTopic{
-			{TopicId: p.id, ExpectedPhase: int8(t.Mirror.Phase), Event: int8(e), Number: number}}})
-		return res.Items[0].ErrorCode == 0
-	}
-	switch t.Mirror.Phase {
-	case mirror.Pending, mirror.Recovery:
-		for i := range t.Partitions {
-			st, ok := w.dst.eng.Status(p.id, int32(i))
-			if !ok || st.Mirror == nil || !st.Mirror.InStep {
-				return false
-			}
-		}
-		return step(mirror.InStep, 0)
-	case mirror.Registering:
-		for _, r := range w.src.latest.TopicByID(p.id).Registrations {
-			if r.Mirror == pairName && r.Gates() && r.Epoch > t.Mirror.SpentEpoch {
-				return w.src.eng.Applied() >= uint64(r.Epoch) && step(mirror.RegisterOK, r.Epoch)
-			}
-		}
-		w.src.apply(&msg.RegisterSyncCommand{Fence: -1, Mirror: pairName, ClusterId: "dst",
-			Topics: []msg.RegisterSyncCommandTopic{{TopicId: p.id, Recovery: true, ReleaseNumber: -1}}})
-		return true
-	case mirror.InSync:
-		st, ok := w.dst.eng.Status(p.id, p.index)
-		if ok && st.Mirror != nil && st.Mirror.FailingSinceMS > 0 && st.Mirror.FailReason == "INVALID_SYNC_REGISTRATION" && w.rnd.IntN(10) == 0 {
-			return step(mirror.AllFailing, 0)
-		}
-		if w.rnd.IntN(400) == 0 {
-			w.src.apply(&msg.ReleaseSyncCommand{Fence: -1, RegistrationEpoch: mirror.AnyEpoch, Mirror: pairName, TopicIds: [][16]byte{p.id}})
-			return true
-		}
-	}
-	return false
 }
 
 // pairLaws: the destination's marks rise, stay within its log, and never pass
@@ -186,4 +215,20 @@ func (w *World) mirrored(p *part, end int64) bool {
 	}
 	st, ok := w.dst.eng.Status(p.id, p.index)
 	return ok && st.End == end && st.High == end
+}
+
+// stand tells where the promotion of every topic and the plugins are.
+func (c *pair) stand() (s string) {
+	for topic := range topics {
+		p := c.w.of(topic)[0]
+		t := c.w.dst.latest.TopicByID(p.id)
+		s += fmt.Sprintf(" %s %s owed %d attempts %d states", p.topic, t.Mirror.Phase, t.Mirror.OwedUnregister, t.Mirror.Attempts)
+		for _, mp := range t.Partitions {
+			s += " " + mp.State.String()
+		}
+	}
+	for _, x := range c.w.slots {
+		s += fmt.Sprintf("; %s %s, swap %q", x.kind, x.life.Phase, x.life.Swap)
+	}
+	return s + ";"
 }

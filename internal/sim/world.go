@@ -8,26 +8,31 @@ import (
 	"syscall"
 
 	"lockstep/internal/invariant"
+	"lockstep/internal/mirror"
+	"lockstep/internal/msg"
 )
 
 // Config is the shape of a world; Pick draws one from a seed.
 type Config struct {
-	Reactors int
-	Durable  bool // flush.ack
-	Mirrors  int  // played by models
-	Pair     bool // and one by a second broker
-	Failover bool // the source's site is lost at the end
-	Faults   bool // disk, network, crashes
-	Events   int
-	Files    int64 // kept open at most, 0 all
-	Whole    bool  // keep the whole trace
+	Reactors    int
+	Durable     bool // flush.ack
+	Mirrors     int  // played by models
+	Pair        bool // and one by a second broker
+	Failover    bool // the source's site is lost at the end
+	Faults      bool // disk, network, crashes
+	Events      int
+	Files       int64 // kept open at most, 0 all
+	Bad         bool  // plugins are swapped for bad ones
+	AutoRelease int64 // ms of silence after which a policy may release, 0 never
+	Whole       bool  // keep the whole trace
 }
 
 // Pick draws a shape.
 func Pick(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 7))
 	return Config{Reactors: []int{1, 3}[r.IntN(2)], Durable: r.IntN(3) == 0, Mirrors: r.IntN(3), Faults: r.IntN(3) > 0, Pair: r.IntN(2) == 0, Events: 4000,
-		Failover: r.IntN(3) == 0, Files: []int64{0, 0, 3}[r.IntN(3)]}
+		Failover: r.IntN(3) == 0, Files: []int64{0, 0, 3}[r.IntN(3)],
+		Bad: r.IntN(3) > 0, AutoRelease: []int64{0, 0, 2000}[r.IntN(3)]}
 }
 
 // World is everything there is, and the order in which it happens.
@@ -41,6 +46,10 @@ type World struct {
 	nodes      []*node
 	clients    []client
 	mirrors    []*mirrorModel
+	slots      []*slot
+	release    *slot           // the source's
+	pair       *pair           // nil without one
+	registered map[int64]int64 // when, by epoch
 	model      *model
 	trace      []string
 	events     int
@@ -49,6 +58,7 @@ type World struct {
 	topicsMade int
 	calm       bool // no more faults: the run is coming to its end
 	failed     bool // the second site is on its own
+	released   bool // nobody registers any more
 }
 
 // client is someone who speaks to a node. act does one small thing, or returns
@@ -70,7 +80,9 @@ func (w *World) Mono() int64 { return w.mono }
 // Wall implements dataplane.Clock.
 func (w *World) Wall() int64 { return w.wall() }
 
-func (w *World) wall() int64 { return 1_700_000_000_000 + w.mono/1e6 }
+func (w *World) wall() int64 { return w.wallAt(w.mono) }
+
+func (w *World) wallAt(mono int64) int64 { return 1_700_000_000_000 + mono/1e6 }
 
 // check is where a law is enforced.
 func (w *World) check(ok bool, law string, args ...any) {
@@ -107,7 +119,7 @@ func (w *World) Trace() string {
 
 // Run plays a world to its end. An error names the law that was broken.
 func Run(seed uint64, cfg Config) (w *World, err error) {
-	w = &World{Seed: seed, cfg: cfg, rnd: rand.New(rand.NewPCG(seed, 0)), mono: 1e9, nextPID: 1000}
+	w = &World{Seed: seed, cfg: cfg, rnd: rand.New(rand.NewPCG(seed, 0)), mono: 1e9, nextPID: 1000, registered: map[int64]int64{}}
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("seed %d, %+v, event %d: %v\n%s\n%s", seed, cfg, w.events, r, stack(), w.Trace())
@@ -128,6 +140,7 @@ func Run(seed uint64, cfg Config) (w *World, err error) {
 
 // event lets one thing happen.
 func (w *World) event() {
+	w.tendPlugins()
 	n := w.nodes[w.rnd.IntN(len(w.nodes))]
 	switch x := w.rnd.IntN(1000); {
 	case x < 500:
@@ -183,8 +196,13 @@ func (w *World) settle() {
 			w.restart(n, false)
 		}
 	}
-	w.releaseAll()
 	w.tidy()
+	w.releaseModels() // they are silent from here on
+	if w.pair != nil {
+		w.promoted()
+	}
+	w.released = true
+	w.src.apply(&msg.ReleaseSyncCommand{Fence: noFence, RegistrationEpoch: mirror.AnyEpoch, Mirror: pairName})
 	deadline := w.mono + patience
 	for range settleTurns {
 		if !w.quietStep() && w.owed() == 0 && w.caughtUp() {
@@ -197,6 +215,36 @@ func (w *World) settle() {
 		}
 	}
 	w.stuck("no end in sight;")
+}
+
+// promoted is PluginDeathIsInvisible: whatever plugins have done, once good ones
+// serve every partition is mirrored, and every topic in SYNC at both sites.
+func (w *World) promoted() {
+	inSync := func() bool {
+		for topic := range topics {
+			p := w.of(topic)[0]
+			for _, mp := range w.dst.latest.TopicByID(p.id).Partitions {
+				if mp.State != mirror.Mirroring {
+					return false
+				}
+			}
+			pr := w.dst.latest.TopicByID(p.id).Mirror.Promotion
+			stands := false
+			for _, r := range w.src.latest.TopicByID(p.id).Registrations {
+				stands = stands || r.Mirror == pairName && r.Gates() && r.Epoch == pr.RegistrationEpoch
+			}
+			if pr.Phase != mirror.InSync || !stands {
+				return false
+			}
+		}
+		return true
+	}
+	for deadline := w.mono + patience; !inSync(); {
+		w.quietStep()
+		w.mono += 1e6 // who is refused at once asks again at once
+		w.laws()
+		w.check(w.mono < deadline, "PluginDeathIsInvisible", "not in SYNC after so long;", w.pair.stand(), w.where())
+	}
 }
 
 // stuck names the law that a run without an end has broken.
@@ -215,6 +263,7 @@ func (w *World) stuck(how string) {
 // quietStep lets everybody act once, and time pass when nobody can.
 func (w *World) quietStep() bool {
 	moved := false
+	w.tendPlugins()
 	for _, n := range w.nodes {
 		n.publish()
 		if w.dst != nil {

@@ -11,7 +11,9 @@ import (
 func TestConforms(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	for _, v := range conformance.Check(sdk.Release, Policy{}, seed) {
-		t.Error(v)
+	for _, p := range []sdk.Plugin{Policy{}, sdk.Loopback(Policy{}, sdk.OldestProtocol), sdk.Loopback(Policy{}, sdk.NewestProtocol)} {
+		for _, v := range conformance.Check(sdk.Release, p, seed) {
+			t.Error(v)
+		}
 	}
 }
