@@ -198,31 +198,45 @@ func (t *target) fillUp(ctx context.Context, bytes int64, size int) error {
 
 // bareMBPerS sends bytes out of another process's memory.
 func bareMBPerS(ctx context.Context, dir string, bytes int64, frame, conns int) (float64, error) {
-	self, err := os.Executable()
+	b, end, err := ownHelper(ctx, dir, "bare")
 	if err != nil {
 		return 0, err
 	}
-	work, err := os.MkdirTemp(dir, "lockstep-bare-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(work)
-	b, err := peer.Program(work, "bare", self, "bare")
-	if err != nil {
-		return 0, err
-	}
-	if err := b.Spawn(); err != nil {
-		return 0, err
-	}
-	defer b.Kill()
-	if err := listening(ctx, b.Addr); err != nil {
-		return 0, err
-	}
+	defer end()
 	took, err := load.Bare(b.Addr, bytes, frame, conns)
 	if err != nil {
 		return 0, err
 	}
 	return round(float64(bytes) / 1e6 / took.Seconds()), nil
+}
+
+// ownHelper runs one of this program's helpers.
+func ownHelper(ctx context.Context, dir, name string) (b *peer.Broker, end func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	work, err := os.MkdirTemp(dir, "lockstep-"+name+"-")
+	if err != nil {
+		return nil, nil, err
+	}
+	end = func() { os.RemoveAll(work) }
+	if b, err = peer.Program(work, name, self, name); err == nil {
+		err = b.Spawn()
+	}
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	end = func() {
+		b.Kill()
+		os.RemoveAll(work)
+	}
+	if err := listening(ctx, b.Addr); err != nil {
+		end()
+		return nil, nil, err
+	}
+	return b, end, nil
 }
 
 // listening waits until something listens.

@@ -82,6 +82,17 @@ func bareCommand() *cobra.Command {
 	})
 }
 
+// sinkCommand takes produce requests and does as little as can be.
+func sinkCommand() *cobra.Command {
+	return helper("sink", func(ctx context.Context, addr string) error {
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			return err
+		}
+		return load.ServeSink(ctx, ln, "", produceVersion) // TMPDIR is its directory
+	})
+}
+
 // kfakeCommand is a broker without a disk: an upper bound for a program in Go.
 func kfakeCommand() *cobra.Command {
 	return helper("kfake", func(ctx context.Context, addr string) error {

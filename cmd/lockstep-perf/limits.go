@@ -35,6 +35,8 @@ const (
 	peersReaders, peersAnswer = 2, 1 << 20
 	// settle lies between two turns.
 	settle = 1200 * time.Millisecond
+	// cacheShare of the memory is filled by files before a turn.
+	cacheShare = 0.7
 	// sweepEnough is the p99 in milliseconds at which a side no longer keeps up.
 	sweepEnough = 250
 	// idleFor is how long a broker rests before its memory is read; in the second

@@ -22,14 +22,14 @@ import (
 )
 
 type peersOptions struct {
-	pairs           int
-	only, cases     string
-	window, latency time.Duration
-	warmUp, jvmWarm time.Duration
-	catchUp         string
-	tuned, kfake    bool
-	binary, dir     string
-	out             string
+	pairs              int
+	only, cases        string
+	window, latency    time.Duration
+	warmUp, jvmWarm    time.Duration
+	catchUp            string
+	tuned, full, kfake bool
+	binary, dir        string
+	out                string
 }
 
 func peersCommand() *cobra.Command {
@@ -54,6 +54,7 @@ func peersCommand() *cobra.Command {
 	f.StringVar(&o.catchUp, "catch-up", "2GiB", "bytes of values that P5 reads")
 	f.BoolVar(&o.tuned, "tuned", true, "a second Kafka, tuned for the case, beside the one with defaults")
 	f.BoolVar(&o.kfake, "kfake", true, "kfake (no disk) beside them in P1")
+	f.BoolVar(&o.full, "full-page-cache", true, "keep 70 % of the memory in use by the page cache of a file between the turns, as on a machine that has run for long")
 	f.StringVar(&o.binary, "binary", "", "the lockstep program; empty = beside this one, or in PATH")
 	f.StringVar(&o.dir, "dir", "", "parent of the data directories; empty = the system's for temporary files")
 	f.StringVar(&o.out, "out", "", "file to write the JSON to, after each goal; empty = none")
@@ -68,6 +69,7 @@ const (
 	sideKfake = "kfake"
 	sideSync  = "fdatasync"
 	sideBare  = "bare"
+	sideSink  = "sink"
 )
 
 // tunedJVM and tunedSettings are what one would do for a broker alone on two
@@ -95,6 +97,7 @@ type comparison struct {
 	doc     *report.Peers
 	best    map[string]float64 // case to bytes a second of Kafka's best
 	parts   []float64          // of Kafka's best rate, for the sweep
+	cache   *pageCache         // nil = as the machine is
 	rest    time.Duration      // between two turns; 0 = none, and the disk is not waited for
 }
 
@@ -132,7 +135,15 @@ func (o *peersOptions) run(ctx context.Context, p *cli.Printer) error {
 	if c.dir, err = os.MkdirTemp(o.dir, "lockstep-peers-"); err != nil {
 		return err
 	}
-	err = c.run(ctx, only)
+	if o.full {
+		if c.cache, err = newPageCache(c.dir); err == nil {
+			err = c.cache.fill(ctx)
+			defer c.cache.close()
+		}
+	}
+	if err == nil {
+		err = c.run(ctx, only)
+	}
 	for _, b := range c.brokers {
 		b.Kill()
 	}
@@ -280,8 +291,8 @@ func (c *comparison) turn(ctx context.Context, side string, configs map[string]s
 	return r, res, c.settle(ctx)
 }
 
-// settle lets deleted logs go and what is dirty be written, so that no turn pays
-// for the one before.
+// settle lets deleted logs go, what is dirty be written and the page cache be
+// full, so that no turn pays for the one before.
 func (c *comparison) settle(ctx context.Context) error {
 	if c.rest == 0 {
 		return nil
@@ -296,7 +307,10 @@ func (c *comparison) settle(ctx context.Context) error {
 		return err
 	}
 	defer d.Close()
-	return unix.Syncfs(int(d.Fd()))
+	if err := unix.Syncfs(int(d.Fd())); err != nil || c.cache == nil {
+		return err
+	}
+	return c.cache.fill(ctx)
 }
 
 // baseline takes the machine's figures of this minute.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/perf/baseline"
 	"lockstep/perf/load"
 	"lockstep/perf/peer"
 	"lockstep/perf/report"
@@ -89,7 +90,7 @@ func (c *comparison) saturation(ctx context.Context) error {
 				m.set(perCPU, side, r.PerCPU)
 				m.set(perTime, side, r.RecordsPerS)
 			}
-			if err := c.bound(ctx, m, pc, i); err != nil {
+			if err := errors.Join(c.bound(ctx, m, pc, i), c.least(ctx, m, pc)); err != nil {
 				return err
 			}
 			cpu.Rounds, speed.Rounds = append(cpu.Rounds, m[perCPU]), append(speed.Rounds, m[perTime])
@@ -99,9 +100,37 @@ func (c *comparison) saturation(ctx context.Context) error {
 		c.add(cpu, sideKafka, sideTuned)
 		c.add(speed, sideKafka, sideTuned)
 		cpu.Bound = 0
-		c.add(cpu, sideKfake)
+		c.add(cpu, sideKfake, sideSink)
+		cpu.Ours, cpu.Metric = sideSink, "records per CPU-second of the sink, in ours' place"
+		c.add(cpu, sideKafka)
 	}
 	return nil
+}
+
+// least puts the load on a program that only receives, writes to a file and
+// answers: what of a broker's time is the kernel's, and so what its ratio to
+// another can be at most. A record a request is bound by requests, not by bytes.
+func (c *comparison) least(ctx context.Context, m metrics, pc produceCase) error {
+	if pc.batch == 1 {
+		return nil
+	}
+	b, end, err := ownHelper(ctx, c.dir, sideSink)
+	if err != nil {
+		return err
+	}
+	defer end()
+	lo := c.most(pc)
+	lo.Addr, lo.Targets, lo.Version = b.Addr, make([]load.Target, pc.partitions()), produceVersion
+	r, _, err := measured(ctx, lo, "raw", b.Pid())
+	if err != nil {
+		return fmt.Errorf("%s: %w", sideSink, err)
+	}
+	r.Broker, r.FlushAck = sideSink, "nothing"
+	c.doc.Runs = append(c.doc.Runs, r)
+	m.set(perCPU, sideSink, r.PerCPU)
+	m.set(perTime, sideSink, r.RecordsPerS)
+	end()
+	return c.settle(ctx)
 }
 
 // bound gives kfake one turn, in the first round. It keeps all it is sent, so it
@@ -287,12 +316,17 @@ func (c *comparison) group(ctx context.Context, partitions int32, flush map[stri
 			c.doc.Runs = append(c.doc.Runs, r)
 			m.set("", t.name, r.MBPerS)
 		}
+		raw, err := baseline.Group(c.dir, int(partitions), 16/int(partitions)*lo.InFlight*16<<10)
+		if err != nil {
+			return err
+		}
+		m.set("", sideSync, raw)
 		s.Rounds = append(s.Rounds, m[""])
 		c.p.Note("P4 %d partitions, round %d: MB/s %s", partitions, i+1, report.Sides(m[""]))
 	}
 	c.add(s, "lockstep appended")
 	s.Bound = 0
-	c.add(s, "kafka durable")
+	c.add(s, "kafka durable", sideSync)
 	return nil
 }
 

@@ -18,3 +18,12 @@ func TestMeasure(t *testing.T) {
 		t.Error("measured in a directory that is not there")
 	}
 }
+
+func TestGroup(t *testing.T) {
+	if v, err := Group(t.TempDir(), 2, 4096); err != nil || v <= 0 {
+		t.Errorf("%v MB/s, %v", v, err)
+	}
+	if _, err := Group("no such directory", 1, 1); err == nil {
+		t.Error("no error of a directory that is not there")
+	}
+}

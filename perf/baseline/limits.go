@@ -9,6 +9,9 @@ const (
 	syncFor = 700 * time.Millisecond
 	// fileBytes is reserved before the first one.
 	fileBytes = 16 << 20
+	// groupFor is the time of a group's flushes, groupBytes is reserved of each
+	// file; a file that is full begins anew.
+	groupFor, groupBytes = time.Second, 512 << 20
 	// echoes over loopback.
 	echoes = 2000
 )

@@ -22,6 +22,9 @@ const (
 	dialTimeout = 10 * time.Second
 	// fetchWait is how long a broker may hold a fetch, in milliseconds.
 	fetchWait = 500
+	// sinkPiece is what a sink receives at once, sinkStep the blocks it has its
+	// file given at once, in bytes.
+	sinkPiece, sinkStep = 128 << 10, 64 << 20
 	// drain is how long answers are waited for after the last record.
 	drain = 35 * time.Second
 )

@@ -201,3 +201,25 @@ func TestCancel(t *testing.T) {
 		t.Error("a run without anything to do was accepted")
 	}
 }
+
+// TestSink: the least that a broker does still answers every request.
+func TestSink(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- ServeSink(ctx, ln, t.TempDir(), 13) }()
+	for _, batch := range []int{1, 300} { // frames smaller and larger than a piece
+		r, err := Run(ctx, Options{Addr: ln.Addr().String(), Targets: make([]Target, 2), Connections: 2, Version: 13, RecordSize: 1000, Batch: batch, InFlight: 5,
+			Duration: 200 * time.Millisecond, Acks: -1, Timeout: time.Second})
+		if err != nil || r.Records == 0 || r.Errors > 0 {
+			t.Fatalf("%+v %v", r, err)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
