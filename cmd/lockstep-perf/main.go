@@ -24,7 +24,7 @@ func run(args []string) int {
 		SilenceUsage: true, SilenceErrors: true,
 		PersistentPreRun: func(*cobra.Command, []string) { ran = true },
 	}
-	root.AddCommand(ackCommand(), ackTableCommand(), produceCommand(), consumeCommand(), mixedCommand(), peersCommand(), reportCommand(), bareCommand(), sinkCommand(), kfakeCommand())
+	root.AddCommand(ackCommand(), ackTableCommand(), produceCommand(), consumeCommand(), mixedCommand(), soakCommand(), peersCommand(), reportCommand(), bareCommand(), sinkCommand(), kfakeCommand())
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetArgs(args)
 	return cli.Report(root.ErrOrStderr(), "lockstep-perf", root.ExecuteContext(context.Background()), ran)

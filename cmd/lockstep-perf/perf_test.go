@@ -20,7 +20,8 @@ func TestUsage(t *testing.T) {
 		{"ack", "--rate", "much"}, {"ack", "--connections", "0"}, {"ack", "extra"}, {"nonsense"},
 		{"ack", "--fetches", "0"}, {"ack", "--max", "--one-in-flight"}, {"ack", "--max", "--in-flight", "0"}, {"ack-table", "--runs", "0"}, {"ack-table", "--modes", "most"}, {"produce", "--acks", "0"},
 		{"produce", "--client", "java"}, {"produce", "--batch", "2MiB"}, {"produce", "--mallocs"}, {"produce", "--rate", "0"}, {"mixed", "--readers", "0"}, {"consume", "--fill", "no"},
-		{"consume", "--mallocs", "--again", "1s"}, {"peers", "--only", "P3"}, {"peers", "--pairs", "0"}, {"peers", "--catch-up", "1"}, {"bare"}} {
+		{"consume", "--mallocs", "--again", "1s"}, {"peers", "--only", "P3"}, {"peers", "--pairs", "0"}, {"peers", "--catch-up", "1"}, {"bare"},
+		{"soak", "--duration", "0"}, {"soak", "--every", "1h"}, {"soak", "--rtt", "0"}} {
 		if code := run(args); code != cli.ExitUsage {
 			t.Errorf("%v: exit %d", args, code)
 		}

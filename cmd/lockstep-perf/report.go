@@ -17,12 +17,13 @@ import (
 const (
 	peersFile = "peers.json"
 	acksFile  = "ack.json"
+	soakFile  = "soak.json"
 )
 
 func reportCommand() *cobra.Command {
 	var results, out string
 	cmd := &cobra.Command{
-		Use: "report", Short: "Make the page and the plots of what peers and ack-table measured", Args: cobra.NoArgs,
+		Use: "report", Short: "Make the page and the plots of what peers, ack-table and soak measured", Args: cobra.NoArgs,
 		Example: "  lockstep-perf report --results perf/results --out perf/RESULTS.md",
 		RunE: func(*cobra.Command, []string) error {
 			if err := makeReport(results, out); err != nil {
@@ -31,7 +32,7 @@ func reportCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&results, "results", "perf/results", "directory with "+peersFile+", "+acksFile+" or both")
+	cmd.Flags().StringVar(&results, "results", "perf/results", "directory with any of "+peersFile+", "+acksFile+" and "+soakFile)
 	cmd.Flags().StringVar(&out, "out", "perf/RESULTS.md", "the page; its plots go into plots beside it")
 	return cmd
 }
@@ -45,14 +46,18 @@ func makeReport(results, out string) error {
 	if err != nil {
 		return err
 	}
-	if peers == nil && acks == nil {
-		return errors.New(results + " has no results: make perf-peers, make perf-ack")
+	soak, err := readJSON[report.Soak](filepath.Join(results, soakFile))
+	if err != nil {
+		return err
+	}
+	if peers == nil && acks == nil && soak == nil {
+		return errors.New(results + " has no results: make perf-peers, make perf-ack, make soak")
 	}
 	old, err := os.ReadFile(out)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	page, plots := report.Page(peers, acks, string(old))
+	page, plots := report.Page(peers, acks, soak, string(old))
 	dir := filepath.Join(filepath.Dir(out), "plots")
 	if err := os.RemoveAll(dir); err != nil { // of cases that are no more
 		return err

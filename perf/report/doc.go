@@ -3,7 +3,8 @@
 //
 //	peers.json ──┐
 //	             ├──► Page ──► RESULTS.md, *.svg
-//	ack.json ────┘
+//	ack.json ────┤
+//	soak.json ───┘
 //
 // Laws:
 //   - A ratio is taken pair by pair, of two figures of one round, before a median

@@ -15,12 +15,12 @@ const (
 	remarkEnd   = "<!-- end of remarks -->"
 )
 
-// Page makes the text of the results and its plots, by file name. Either part
+// Page makes the text of the results and its plots, by file name. Each part
 // may be nil; old is the page as it was, whose remarks are kept.
-func Page(p *Peers, a *Acks, old string) (page string, plots map[string]string) {
+func Page(p *Peers, a *Acks, k *Soak, old string) (page string, plots map[string]string) {
 	var b strings.Builder
 	plots = map[string]string{}
-	b.WriteString("# Results\n\nMade by `make perf-peers` and `make perf-ack`, from the files in `perf/results`; do not edit but between the marks.\n" +
+	b.WriteString("# Results\n\nMade by `make perf-peers`, `make perf-ack` and `make soak`, from the files in `perf/results`; do not edit but between the marks.\n" +
 		"[README.md](README.md) says what the figures mean. A ratio is ours to the other's, of two figures of one round; shown is the\n" +
 		"median of the rounds, and the least and the most.\n\n")
 	b.WriteString(remarks(old))
@@ -29,6 +29,9 @@ func Page(p *Peers, a *Acks, old string) (page string, plots map[string]string) 
 	}
 	if a != nil {
 		a.write(&b)
+	}
+	if k != nil {
+		k.write(&b)
 	}
 	return b.String(), plots
 }

@@ -54,7 +54,7 @@ func TestPage(t *testing.T) {
 		Series: []*Series{series(), missed, behind}, Runs: []Run{run, other}, Sweep: []Run{run, other}}
 	a := &Acks{Rows: []AckRow{{RTTMs: 40, Echo: 40, FlushAck: "durable", Mode: ModeOne, Runs: 5, P50: 40.6}, {RTTMs: 10, Mode: ModeMax, FlushAck: "durable", Runs: 1, MBPerS: 100},
 		{RTTMs: 100, Mode: ModeMax, FlushAck: "durable", Runs: 1, MBPerS: 79}, {RTTMs: 10, Mode: ModeRate, FlushAck: "appended", Void: 1}}}
-	page, plots := Page(p, a, "old text\n"+remarkBegin+"\nby hand\n"+remarkEnd+"\nmore old text")
+	page, plots := Page(p, a, nil, "old text\n"+remarkBegin+"\nby hand\n"+remarkEnd+"\nmore old text")
 	for _, want := range []string{"\nby hand\n", "≥ 5: met", "P1 is missed: a case, widgets beside kafka: 6, wanted ≥ 7.", "a case, delays: kafka 10, ours 90 (ratio 6).", "`-Xmx1G`",
 		"raw fdatasync p50 0.200", "p50 ≤ rtt + 0.5 ms: not met", "ratio 0.79 (≥ 0.8: not met)", "no run counts", "(plots/latency-1.svg)", "(plots/throughput.svg)"} {
 		if !strings.Contains(page, want) {
@@ -67,7 +67,7 @@ func TestPage(t *testing.T) {
 	if len(plots) != 2 {
 		t.Errorf("%d plots", len(plots))
 	}
-	again, _ := Page(p, a, page)
+	again, _ := Page(p, a, nil, page)
 	if again != page {
 		t.Error("made again from itself the page is another one")
 	}
@@ -118,5 +118,21 @@ func TestShort(t *testing.T) {
 		if got := short(v); got != want {
 			t.Errorf("%v is shown as %s, want %s", v, got, want)
 		}
+	}
+}
+
+// TestSoakOnThePage: what is not level is said, and why, and a level run passes.
+func TestSoakOnThePage(t *testing.T) {
+	k := &Soak{Commit: "abc", Seconds: 1800, Did: map[string]int64{"swaps": 30, "a": 1}, Brokers: []SoakBroker{{Name: "source", CPU: 18, Trends: []Trend{{Figure: "maps", Slope: 1, Err: 2, Verdict: Flat}}}}}
+	page, _ := Page(nil, nil, k, "")
+	for _, want := range []string{"source 1.0 %", "Done: a 1, swaps 30.", "| source | maps |", "Passed"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q:\n%s", want, page)
+		}
+	}
+	k.Brokers[0].Trends[0].Verdict, k.Errors = Growing, []string{"a record is gone"}
+	page, _ = Page(nil, nil, k, "")
+	if strings.Contains(page, "Passed") || !strings.Contains(page, "**Not passed**: source: maps is growing: +1 ± 2 an hour.") || !strings.Contains(page, "**Not passed**: a record is gone.") {
+		t.Error(page)
 	}
 }

@@ -1,0 +1,150 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockstep/internal/testcluster"
+	"lockstep/perf/report"
+)
+
+// figure is a name, and whether it is memory in MiB or a count.
+type figure struct {
+	name   string
+	memory bool
+}
+
+// Figures that are judged.
+var figures = []figure{{"RSS, MiB", true}, {"RSS without files, MiB", true}, {"descriptors", false}, {"goroutines", false}, {"threads", false}, {"maps", false}, {"files on disk", false}}
+
+// more are kept for whoever looks for a cause.
+var more = map[string]string{"heap in use, MiB": "go_memstats_heap_inuse_bytes", "heap objects": "go_memstats_heap_objects", "connections": "kafka_server_broker_connections"}
+
+// sample looks at a broker once.
+func sample(ctx context.Context, b *testcluster.Broker) (map[string]float64, error) {
+	proc := filepath.Join("/proc", strconv.Itoa(b.Pid()))
+	status, err := os.ReadFile(filepath.Join(proc, "status"))
+	if err != nil {
+		return nil, fmt.Errorf("%s is gone: %w", b.Name, err)
+	}
+	f := map[string]float64{"RSS, MiB": kib(string(status), "VmRSS") / 1024, "RSS without files, MiB": (kib(string(status), "RssAnon") + kib(string(status), "RssShmem")) / 1024, "threads": kib(string(status), "Threads")}
+	maps, err := os.ReadFile(filepath.Join(proc, "maps"))
+	if err != nil {
+		return nil, err
+	}
+	f["maps"] = float64(strings.Count(string(maps), "\n"))
+	files, err := os.ReadDir(filepath.Join(proc, "fd"))
+	if err != nil {
+		return nil, err
+	}
+	f["descriptors"] = float64(len(files))
+	err = filepath.WalkDir(b.Data, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			f["files on disk"]++
+		}
+		return nil // what is deleted meanwhile
+	})
+	if err != nil {
+		return nil, err
+	}
+	page, err := b.Page(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	f["goroutines"] = metric(page, "go_goroutines")
+	for name, of := range more {
+		f[name] = metric(page, of)
+		if strings.HasSuffix(name, "MiB") {
+			f[name] /= 1 << 20
+		}
+	}
+	return f, nil
+}
+
+// kib is a number of /proc/PID/status.
+func kib(status, name string) float64 {
+	_, rest, _ := strings.Cut("\n"+status, "\n"+name+":")
+	line, _, _ := strings.Cut(rest, "\n")
+	for _, word := range strings.Fields(line) {
+		v, _ := strconv.ParseFloat(word, 64)
+		return v
+	}
+	return 0
+}
+
+func metric(page, name string) float64 {
+	_, rest, _ := strings.Cut("\n"+page, "\n"+name+" ")
+	line, _, _ := strings.Cut(rest, "\n")
+	v, _ := strconv.ParseFloat(strings.TrimSpace(line), 64)
+	return v
+}
+
+// sampler looks at all brokers every so often.
+type sampler struct {
+	every   time.Duration
+	brokers []*testcluster.Broker
+	// leak changes what was seen of the n-th sample: a test shows that growth
+	// turns a run red.
+	leak func(n int, figures map[string]float64)
+	note func(format string, args ...any)
+}
+
+// run samples for a time and judges.
+func (s *sampler) run(ctx context.Context, d time.Duration) (out []report.SoakBroker, err error) {
+	begin := time.Now()
+	var cpu []time.Duration
+	for _, b := range s.brokers {
+		out, cpu = append(out, report.SoakBroker{Name: b.Name}), append(cpu, b.CPU())
+	}
+	for n := 0; ; n++ {
+		due := begin.Add(time.Duration(n) * s.every)
+		if due.Sub(begin) > d {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Until(due)):
+		}
+		for i, b := range s.brokers {
+			f, err := sample(ctx, b)
+			if err != nil {
+				return nil, err
+			}
+			if s.leak != nil {
+				s.leak(n, f)
+			}
+			out[i].Samples = append(out[i].Samples, report.SoakSample{S: time.Since(begin).Seconds(), Figures: f})
+			if n%6 == 0 {
+				s.note("%5.0f s %-12s RSS %.1f MiB (%.1f without files), %.0f descriptors, %.0f goroutines, %.0f maps, %.0f files", due.Sub(begin).Seconds(), b.Name,
+					f["RSS, MiB"], f["RSS without files, MiB"], f["descriptors"], f["goroutines"], f["maps"], f["files on disk"])
+			}
+		}
+	}
+	for i, b := range s.brokers {
+		out[i].CPU = (b.CPU() - cpu[i]).Seconds()
+		out[i].Trends = judge(&out[i])
+	}
+	return out, nil
+}
+
+func judge(b *report.SoakBroker) (trends []report.Trend) {
+	for _, f := range figures {
+		points, bound, seen := b.Points(f.name), countBound, countSeen
+		if f.memory {
+			mean := 0.0
+			for _, p := range points {
+				mean += p.Y / float64(len(points))
+			}
+			bound, seen = memoryBound*mean, memorySeen*mean
+		}
+		trends = append(trends, report.NewTrend(f.name, points, bound, seen))
+	}
+	return trends
+}
