@@ -264,6 +264,7 @@ func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start i
 		return false
 	}
 	d.sourceHigh, d.sourceStart = high, start // also for what waits: resumed, it must not be in step with an unknown mark
+	d.contact, d.lastError = c.wall, ""
 	left, stalled := c.queueMirrored(p, r, whole, f)
 	if base, ok := beginsInside(p, left); ok {
 		// The source's log begins inside a batch, and ours, empty, where its does.
@@ -277,8 +278,6 @@ func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start i
 	if all = !stalled && len(left)+len(rest) == 0; all {
 		s.lane.cursorMoved(p)
 	}
-	d.contact = c.wall
-	d.lastError = ""
 	if bad {
 		d.lastError = "a batch of the source is corrupt on arrival"
 		s.delay(c)
@@ -324,7 +323,7 @@ func (c *Core) queueMirrored(p *Partition, r *role, whole []byte, f *frame) (lef
 			left = after
 			continue
 		}
-		if b.BaseOffset() < next {
+		if b.BaseOffset() < next && !b.IsEmpty() {
 			p.down.lastError = "the source's batch overlaps our log end"
 			return left, false
 		}
@@ -333,7 +332,10 @@ func (c *Core) queueMirrored(p *Partition, r *role, whole []byte, f *frame) (lef
 			return left, false
 		}
 		var owner segment.Releaser = f
-		if b.BaseOffset() > next { // the source's log is compacted: ours stays dense
+		switch {
+		case b.BaseOffset() < next: // the source has made one empty batch of several, where our log ends between two of them
+			b, owner = wire.EmptyBatch(nil, next, b.NextOffset(), b.PartitionLeaderEpoch()), unowned{}
+		case b.BaseOffset() > next: // the source's log is compacted: ours stays dense
 			end := min(b.BaseOffset(), next+wire.MaxEmptySpan)
 			b, after, owner = wire.EmptyBatch(nil, next, end, b.PartitionLeaderEpoch()), left, unowned{}
 		}
