@@ -32,9 +32,9 @@ type Cleaning struct {
 	log   *Log
 	o     CleanOptions
 	segs  []*segment
-	from  int64           // clean below this by an earlier pass
-	to    int64           // clean below this afterwards
-	last  map[int64]int64 // producer: base offset of its last batch, which keeps its header
+	from  int64          // clean below this by an earlier pass
+	to    int64          // clean below this afterwards
+	held  map[int64]bool // by base offset: batches of a producer's window, which keep their headers
 	keys  *keyTable
 	swaps []swap
 	err   error
@@ -76,7 +76,7 @@ func (l *Log) CleanPlan(o CleanOptions) (Cleaning, bool) {
 	if dirty == 0 || !late && float64(dirty) < o.MinDirtyRatio*float64(total) {
 		return Cleaning{}, false
 	}
-	c.last = l.producers.lastBatches()
+	c.held = l.producers.window()
 	l.stopCleaning.Store(false)
 	l.cleaning = true
 	return c, true
@@ -307,8 +307,7 @@ func (c *Cleaning) copyBatch(o *output, b wire.Batch) error {
 			return err
 		}
 		c.Removed += int64(b.RecordCount()) - int64(kept)
-		base, ok := c.last[b.ProducerID()]
-		if kept == 0 && !(ok && base == b.BaseOffset()) {
+		if kept == 0 && !c.held[b.BaseOffset()] {
 			return o.addGap(b)
 		}
 		if grown := int64(len(o.batch) - len(b)); grown > o.spare { // superseded records stay
@@ -450,12 +449,13 @@ func (l *Log) CleanedTo() int64 { return l.cleaned.Load() }
 // SetCleaned tells what the checkpoint says of a log that was just opened.
 func (l *Log) SetCleaned(offset int64) { l.cleaned.Store(min(offset, l.End())) }
 
-// lastBatches is where the last batch of each producer begins.
-func (p *Producers) lastBatches() map[int64]int64 {
-	m := make(map[int64]int64, len(p.byID))
-	for pid, e := range p.byID {
-		if e.n > 0 {
-			m[pid] = e.batches[e.n-1].base
+// window is where the batches begin by which a repeated one is known: a recovery
+// that reads them again must find all of them, for any may not be answered yet.
+func (p *Producers) window() map[int64]bool {
+	m := make(map[int64]bool, len(p.byID))
+	for _, e := range p.byID {
+		for _, s := range e.batches[:e.n] {
+			m[s.base] = true
 		}
 	}
 	return m
