@@ -125,14 +125,7 @@ func (c *browser) answered(a asked, body []byte) {
 			w.check(len(it.Records) == 0 || it.Err == wire.ErrNone && it.DivergingEpoch < 0 || q.gen != q.p.gen, "NoReadAboveWatermark", "records beside ", it.Err.Name())
 			continue
 		}
-		next := q.at
-		w.ids(it.Records, func(offset int64, id uint64, _ int32) {
-			w.observe(q.p, offset, id, "a browser")
-			if offset >= q.at {
-				w.check(offset == next, "PrefixEqualBelowWatermark", q.p.topic, q.p.index, ": a gap, ", next, " then ", offset)
-				next = offset + 1
-			}
-		})
+		next, _ := w.walk(q.p, it.Records, q.at, cleanedHere, "PrefixEqualBelowWatermark", "a browser")
 		if next > q.at {
 			w.read(w.src, q.p, next, it.HighWatermark)
 		}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"lockstep/internal/wire"
 	"lockstep/segment"
 )
 
@@ -86,7 +87,7 @@ func (w *World) audit(disk *segment.MemFS, floor func(*part) int64) (lost bool) 
 		if p.gen > 0 && floor(p) == 0 && w.notYet(dir, p) {
 			continue // the old topic's files are still to go
 		}
-		start, end := w.readLog(dir, p, "AckedSurvives", "the disk")
+		start, end := w.readLog(dir, p, cleanedHere, "AckedSurvives", "the disk")
 		w.check(end >= floor(p), "AckedSurvives", p.topic, p.index, ": the log ends at ", end, ", everything below ", floor(p), " was kept")
 		w.check(start <= p.mayStart, "LogStartIsAllowed", p.topic, p.index, ": the log begins at ", start, ", allowed is ", p.mayStart)
 		lost = p.forget(end) || lost
@@ -132,27 +133,23 @@ func (w *World) deletedIsGone(disk *segment.MemFS) {
 }
 
 // readLog reads a log from its start to its end.
-func (w *World) readLog(dir *segment.Dir, p *part, law, by string) (start, end int64) {
-	l, _, err := dir.OpenLog(segment.LogID{Topic: p.topic, Partition: p.index, TopicID: p.id}, w.src.settings(nil, nil).Segment, w.wall())
-	w.check(err == nil, law, p.topic, p.index, ": recovery: ", err)
-	defer l.Close()
-	next := l.Start()
-	for at := next; at < l.End(); {
-		s, err := l.Read(at, 1<<20, l.End(), true)
-		w.check(err == nil && len(s.Bytes) > 0, "NoHoles", p.topic, p.index, ": cannot read at ", at, ": ", err)
-		w.ids(s.Bytes, func(offset int64, id uint64, _ int32) {
-			if offset < next {
-				return // of the batch that the start lies in
-			}
-			w.check(offset == next, "NoHoles", p.topic, p.index, ": after ", next-1, " comes ", offset, " in ", by)
-			w.observe(p, offset, id, by)
-			next++
-		})
-		at = s.Next
-		s.Release()
+func (w *World) readLog(dir *segment.Dir, p *part, cleaned uint8, law, by string) (start, end int64) {
+	next, begun := int64(0), false
+	there := map[int64]bool{}
+	start, end = w.batches(dir, p, law, func(b wire.Batch, start int64) {
+		if !begun {
+			next, begun = start, true
+		}
+		next, _ = w.walk(p, b, next, cleaned, "NoHoles", by)
+		for it := wire.Records(w.plain(b)); it.Next(); {
+			there[b.BaseOffset()+int64(it.Record().OffsetDelta)] = true
+		}
+	})
+	w.check(!begun && start == end || begun && next == end, "NoHoles", p.topic, p.index, ": read to ", next, ", the log ends at ", end, " in ", by)
+	if w.keyed(p) && !w.failed {
+		w.latest(p, there, start, end, by)
 	}
-	w.check(next == l.End(), "NoHoles", p.topic, p.index, ": read to ", next, ", the log ends at ", l.End(), " in ", by)
-	return l.Start(), l.End()
+	return start, end
 }
 
 // forget drops what lay at or above end and is gone.
@@ -162,7 +159,13 @@ func (p *part) forget(end int64) (lost bool) {
 			delete(p.at, offset)
 			delete(p.where, id)
 			delete(p.acked, offset)
+			delete(p.known, offset)
 			lost = true
+		}
+	}
+	for offset := range p.gone {
+		if offset >= end {
+			delete(p.gone, offset)
 		}
 	}
 	p.end, p.mayStart = min(p.end, end), min(p.mayStart, end)
@@ -176,7 +179,7 @@ func (w *World) compare(disk *segment.MemFS) {
 	dir, err := segment.OpenDir(disk.Died(nil), "/d", segment.DirOptions{ClusterID: "dst", NodeID: 1})
 	w.must(err)
 	for _, p := range w.model.parts {
-		w.readLog(dir, p, "MirrorIsPrefixOfSource", "the second disk")
+		w.readLog(dir, p, cleanedHere|cleanedThere, "MirrorIsPrefixOfSource", "the second disk")
 	}
 	w.must(dir.Close())
 }

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"maps"
+
 	"lockstep/internal/mirror"
 	"lockstep/internal/msg"
 	"lockstep/internal/wire"
@@ -31,7 +33,9 @@ func (w *World) failover() {
 		w.restart(w.dst, false)
 	}
 	for _, p := range w.model.parts {
-		p.forget(p.safe) // above that the source may have written anew what the second site has as it was
+		gone := maps.Clone(p.gone) // what was cleaned may be missing there still
+		p.forget(p.safe)           // above that the source may have written anew what the second site has as it was
+		p.gone = gone
 	}
 	stop := &msg.StopMirrorTopicsCommand{Mirror: pairName}
 	for topic := range topics {
@@ -98,11 +102,7 @@ func (w *World) writable(p *part) {
 	l.open()
 	w.nextID++
 	params := wire.ProduceParams{Acks: -1, TimeoutMs: 60 * produceWaitMS, Topic: p.topic, TopicID: p.id, Partition: p.index}
-	var v [8]byte
-	for i := range v {
-		v[i] = byte(w.nextID >> (56 - 8*i))
-	}
-	b := wire.BuildBatch(nil, wire.PlainParams(w.wall()), wire.Record{Value: v[:]})
+	b := wire.BuildBatch(nil, wire.PlainParams(w.wall()), w.record(p, w.nextID, 8))
 	l.send(wire.KeyProduce, 9, true, func(o []byte) []byte { return wire.AppendProduceRequest(o, 9, &params, b) })
 	w.until("a produce is not answered", p, func() bool {
 		l.pump()

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/binary"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"lockstep/internal/meta"
 	"lockstep/internal/mirror"
 	"lockstep/internal/status"
-	"lockstep/internal/wire"
 )
 
 // model is what must be true.
@@ -23,17 +21,19 @@ type part struct {
 	topic    string
 	id       [16]byte
 	index    int32
-	at       map[int64]uint64 // offset → record, as anybody saw it
-	where    map[uint64]int64 // and back
-	acked    map[int64]bool   // offsets acknowledged to acks=all
-	gated    int64            // the highest watermark the laws have agreed to
-	seen                      // at the source
-	copy     seen             // at the second broker
-	held     int64            // the longest log there since the source's life began
-	flushed  int64            // the broker has said that everything below is durable
-	safe     int64            // the source's mark has passed it while the second broker was registered and had all below
-	gen      int              // topics of this name before this one
-	created  uint64           // index of the View that has it
+	at       map[int64]uint64     // offset → record, as anybody saw it
+	known    map[int64]seenRecord // the same with its key
+	gone     map[int64]uint8      // whose cleaner has taken it; a crash may bring it back
+	where    map[uint64]int64     // and back
+	acked    map[int64]bool       // offsets acknowledged to acks=all
+	gated    int64                // the highest watermark the laws have agreed to
+	seen                          // at the source
+	copy     seen                 // at the second broker
+	held     int64                // the longest log there since the source's life began
+	flushed  int64                // the broker has said that everything below is durable
+	safe     int64                // the source's mark has passed it while the second broker was registered and had all below
+	gen      int                  // topics of this name before this one
+	created  uint64               // index of the View that has it
 	deleted  bool
 	mayStart int64 // what operators and retention allow
 	appended bool  // flush.ack was appended once
@@ -60,18 +60,6 @@ func (w *World) observe(p *part, offset int64, id uint64, by string) {
 		w.check(old == offset, "OnceInTheLog", p.topic, p.index, ": record ", id, " at ", old, " and at ", offset, " by ", by)
 	}
 	p.at[offset], p.where[id] = id, offset
-}
-
-// ids calls fn for each record of whole batches.
-func (w *World) ids(records []byte, fn func(offset int64, id uint64, epoch int32)) {
-	for b, rest, ok := wire.NextBatch(records); ok; b, rest, ok = wire.NextBatch(rest) {
-		w.check(b.CheckCRC(), "PrefixEqualBelowWatermark", "a batch at ", b.BaseOffset(), " has a wrong checksum")
-		for it := wire.Records(w.plain(b)); it.Next(); {
-			r := it.Record()
-			w.check(len(r.Value) >= 8, "PrefixEqualBelowWatermark", "not a record of ours at ", b.BaseOffset())
-			fn(b.BaseOffset()+int64(r.OffsetDelta), binary.BigEndian.Uint64(r.Value), b.PartitionLeaderEpoch())
-		}
-	}
 }
 
 // laws are checked after every event.

@@ -15,6 +15,7 @@ const (
 	produceWaitMS = 3000
 	demoteMS      = 1000        // all partitions fail for so long: a demotion is due
 	hungAfter     = int64(30e9) // a plugin silent for so long is ended, as plugins/host does
+	keys          = 7           // of a compacted partition
 	topics        = 2
 	partitions    = 2 // of each topic
 )

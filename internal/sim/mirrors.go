@@ -232,14 +232,10 @@ func (m *mirrorModel) truncate(c *copyOf, to int64) {
 // mark, like a consumer.
 func (m *mirrorModel) take(c *copyOf, it *wire.FetchResponseIter, epoch int32) {
 	w := m.w
-	next := c.leo[0]
-	w.ids(it.Records, func(offset int64, id uint64, e int32) {
-		w.observe(c.p, offset, id, "mirror "+m.name)
-		if offset >= next {
-			w.check(offset == next, "PrefixEqualBelowWatermark", c.p.topic, c.p.index, ": a gap for a mirror, ", next, " then ", offset)
-			next, c.lastEpoch = offset+1, e
-		}
-	})
+	next, last := w.walk(c.p, it.Records, c.leo[0], cleanedHere, "PrefixEqualBelowWatermark", "mirror "+m.name)
+	if last >= 0 {
+		c.lastEpoch = last
+	}
 	if next > c.leo[0] && !w.everGated(c.p.id, m.name, m.applied) {
 		w.read(w.src, c.p, next, it.HighWatermark)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"lockstep/dataplane"
 	"lockstep/internal/compress"
@@ -88,7 +89,7 @@ func (n *node) start() {
 	w.must(err)
 	n.dir = dir
 	n.eng, err = dataplane.New(dataplane.Options{NodeID: 1, Reactors: w.cfg.Reactors, MaxRequestBytes: requestBytes,
-		FrameMemory: frameMemory, FetchMaxBytes: 256 << 10, Unstable: true, Dirs: []*segment.Dir{dir}, Settings: n.settings, Inflate: compress.Inflate,
+		FrameMemory: frameMemory, FetchMaxBytes: 256 << 10, Unstable: true, Dirs: []*segment.Dir{dir}, Settings: n.settings, Inflate: compress.Inflate, Compress: compress.Compress,
 		Views: n, Cold: n, Clock: w, Memory: heap{}, Log: slog.New(slog.NewTextHandler(n, nil)), Background: n.background})
 	w.must(err)
 	for _, c := range n.eng.Cores() {
@@ -150,7 +151,9 @@ func (n *node) settings(configs, _ map[string]string) dataplane.TopicSettings {
 	return dataplane.TopicSettings{
 		Segment: segment.Config{SegmentBytes: segmentBytes, IndexIntervalBytes: 512, SegmentMs: number("segment.ms", 0),
 			RetentionMs: number("retention.ms", -1), RetentionBytes: number("retention.bytes", -1), MaxMessageBytes: messageBytes, Durable: durable},
-		MinISR: int32(number("min.insync.replicas", 1)), MaxMessageBytes: messageBytes, Durable: durable, Retention: true,
+		MinISR: int32(number("min.insync.replicas", 1)), MaxMessageBytes: messageBytes, Durable: durable,
+		Retention: configs["cleanup.policy"] == "" || strings.Contains(configs["cleanup.policy"], "delete"), Compact: strings.Contains(configs["cleanup.policy"], "compact"),
+		Cleaner:       dataplane.Cleaner{MaxLagMS: 200, DeleteRetentionMS: number("delete.retention.ms", 300), MinDirtyRatio: 0.01},
 		LogAppendTime: configs["message.timestamp.type"] == "LogAppendTime", TimestampBefore: math.MaxInt64, TimestampAfter: math.MaxInt64,
 		ProducerExpiryMS: math.MaxInt64 / 2,
 	}

@@ -159,7 +159,7 @@ func (w *World) breakDisk(n *node) {
 	w.note("the next %s fails", what)
 	left := []int{1, 1 << 30}[w.rnd.IntN(2)]
 	n.disk.SetFault(func(op, name string) error {
-		if op == what && left > 0 && strings.HasSuffix(name, ".log") {
+		if op == what && left > 0 && strings.Contains(name, ".log") {
 			left--
 			n.broken = true
 			n.gaveUp = n.gaveUp || op == "datasync"

@@ -44,6 +44,9 @@ func (w *World) buildPair() {
 		ok(n.apply(&msg.AddTopicsToMirrorCommand{Mirror: pairName, Topics: []msg.AddTopicsToMirrorCommandTopic{
 			{TopicId: t.ID, Name: t.Name, NumPartitions: partitions, ReplicationFactor: 1, MirrorType: int8(mirror.Sync)}}}))
 	}
+	if w.cfg.Compact && w.rnd.IntN(4) > 0 { // configs are not mirrored: an operator may compact the copy, too
+		n.compactTopic(w.of(compacted)[0].topic)
+	}
 	c := &pair{w: w, coordinator: w.newSlot(n, sdk.Coordinator, meta.FenceCoordinator), promotion: w.newSlot(n, sdk.Promotion, meta.FencePromotion)}
 	c.begin()
 	w.pair = c

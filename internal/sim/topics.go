@@ -24,9 +24,12 @@ func (w *World) createTopic(topic int) {
 	}
 	res := w.src.apply(&msg.CreateTopicsCommand{Topics: []msg.CreateTopicsCommandNewTopic{t}})
 	w.check(res.ErrorCode == 0 && res.Items[0].ErrorCode == 0, "TheWorldWorks", "create: ", res)
+	if w.cfg.Compact && topic == compacted {
+		w.src.compactTopic(t.Name)
+	}
 	for _, p := range w.of(topic) {
 		*p = part{topic: p.topic, index: p.index, gen: p.gen, id: id, created: w.src.latest.Index(),
-			at: map[int64]uint64{}, where: map[uint64]int64{}, acked: map[int64]bool{}}
+			at: map[int64]uint64{}, known: map[int64]seenRecord{}, gone: map[int64]uint8{}, where: map[uint64]int64{}, acked: map[int64]bool{}}
 	}
 }
 
@@ -63,10 +66,11 @@ func (w *World) administrate() {
 
 // configure sets one config of a topic, or takes it away.
 func (w *World) configure(topic int) {
-	all := []struct {
+	type kept struct {
 		name   string
 		values []string
-	}{
+	}
+	all := []kept{
 		{"min.insync.replicas", []string{"1", "1", "2"}},
 		{"retention.bytes", []string{"-1", "0", "9000"}},
 		{"retention.ms", []string{"-1", "0", "2000"}},
@@ -76,6 +80,9 @@ func (w *World) configure(topic int) {
 	}
 	if w.cfg.Pair {
 		all = all[:len(all)-1] // two clusters that keep another promise each may rightly differ
+	}
+	if w.cfg.Compact && topic == compacted {
+		all = append(all, kept{"cleanup.policy", []string{"compact", "compact,delete"}}, kept{"delete.retention.ms", []string{"0", "1000"}})
 	}
 	c := all[w.rnd.IntN(len(all))]
 	w.set(topic, c.name, c.values[w.rnd.IntN(len(c.values))])

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"encoding/binary"
-
 	"lockstep/internal/wire"
 )
 
@@ -76,7 +74,6 @@ func (c *wide) produce() {
 					p, index = parts[i], parts[i].index
 				}
 				w.nextID++
-				v := binary.BigEndian.AppendUint64(nil, w.nextID)
 				q.parts, q.ids = append(q.parts, p), append(q.ids, w.nextID)
 				gen := -1
 				if p != nil {
@@ -84,7 +81,7 @@ func (c *wide) produce() {
 				}
 				q.gens = append(q.gens, gen)
 				b = wire.AppendInt32(b, index)
-				b = wire.AppendBytes(b, wire.BuildBatch(nil, wire.PlainParams(w.wall()), wire.Record{Value: v}), true)
+				b = wire.AppendBytes(b, wire.BuildBatch(nil, wire.PlainParams(w.wall()), w.record(parts[0], w.nextID, 8)), true)
 				b = append(b, 0)
 			}
 			b = append(b, 0)

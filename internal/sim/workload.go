@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"lockstep/internal/wire"
@@ -121,10 +120,8 @@ func (c *producer) batch() *batch {
 		if w.rnd.IntN(20) == 0 {
 			size = 8 + w.rnd.IntN(messageBytes/4)
 		}
-		v := make([]byte, size)
-		binary.BigEndian.PutUint64(v, w.nextID)
 		b.ids = append(b.ids, w.nextID)
-		recs = append(recs, wire.Record{Value: v})
+		recs = append(recs, w.record(c.p, w.nextID, size))
 	}
 	params := wire.PlainParams(w.wall())
 	if c.pid >= 0 {
@@ -278,14 +275,11 @@ func (c *consumer) answered(a asked, body []byte) {
 		return
 	}
 	w.check(!c.offline, "FailedDirIsDead", c.p.topic, c.p.index, ": fetch answered well")
-	next := c.at
-	w.ids(it.Records, func(offset int64, id uint64, _ int32) {
-		w.observe(c.p, offset, id, "a consumer of "+c.node().name)
-		if offset >= c.at {
-			w.check(offset == next, "PrefixEqualBelowWatermark", c.p.topic, c.p.index, ": a gap, ", next, " then ", offset)
-			next = offset + 1
-		}
-	})
+	cleaned := cleanedHere
+	if c.node() != w.src {
+		cleaned |= cleanedThere
+	}
+	next, _ := w.walk(c.p, it.Records, c.at, cleaned, "PrefixEqualBelowWatermark", "a consumer of "+c.node().name)
 	if next > c.at {
 		w.read(c.node(), c.p, next, it.HighWatermark)
 	}

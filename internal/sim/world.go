@@ -22,6 +22,7 @@ type Config struct {
 	Faults      bool // disk, network, crashes
 	Events      int
 	Files       int64 // kept open at most, 0 all
+	Compact     bool  // a topic is compacted
 	Bad         bool  // plugins are swapped for bad ones
 	AutoRelease int64 // ms of silence after which a policy may release, 0 never
 	Whole       bool  // keep the whole trace
@@ -32,7 +33,7 @@ func Pick(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 7))
 	return Config{Reactors: []int{1, 3}[r.IntN(2)], Durable: r.IntN(3) == 0, Mirrors: r.IntN(3), Faults: r.IntN(3) > 0, Pair: r.IntN(2) == 0, Events: 4000,
 		Failover: r.IntN(3) == 0, Files: []int64{0, 0, 3}[r.IntN(3)],
-		Bad: r.IntN(3) > 0, AutoRelease: []int64{0, 0, 2000}[r.IntN(3)]}
+		Bad: r.IntN(3) > 0, Compact: r.IntN(2) == 0, AutoRelease: []int64{0, 0, 2000}[r.IntN(3)]}
 }
 
 // World is everything there is, and the order in which it happens.
@@ -142,7 +143,7 @@ func Run(seed uint64, cfg Config) (w *World, err error) {
 func (w *World) event() {
 	w.tendPlugins()
 	n := w.nodes[w.rnd.IntN(len(w.nodes))]
-	switch x := w.rnd.IntN(1000); {
+	switch x := w.rnd.IntN(1008); {
 	case x < 500:
 		n.kernels[w.rnd.IntN(len(n.kernels))].turn(false)
 	case x < 780:
@@ -163,6 +164,10 @@ func (w *World) event() {
 		n.housekeep()
 	case x < 989:
 		w.administrate()
+	case x >= 1000:
+		if w.cfg.Compact {
+			n.clean()
+		}
 	case w.cfg.Faults:
 		w.fault(n)
 	}
