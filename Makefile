@@ -11,7 +11,7 @@ COMMIT  := $(shell git describe --always --dirty 2>/dev/null)
 LDFLAGS := -X main.commit=$(COMMIT)
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim sim-coverage bench generate generate-plugin size demo demo-control e2e e2e-race test-giouring pause kill-source kill-control kafka ack perf perf-peers perf-ack bench-compare scale soak malformed swap-suite plugin-p99 plugin-rounds planted crash linux-test man ci lint clean
+.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim sim-coverage bench generate generate-plugin size demo demo-control e2e e2e-race test-giouring pause kill-source kill-control kafka ack perf perf-peers perf-engines perf-ack bench-compare scale soak malformed swap-suite plugin-p99 plugin-rounds planted crash linux-test man ci lint clean
 
 help: ## print this table
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,6 +151,11 @@ perf: build ## a broker of ours alone: latency at a rate, the most that goes, re
 
 perf-peers: build ## Apache Kafka 4.3.1 (JVM, Maven) and ours under the same load, in turns, into perf/RESULTS.md: PERF='--pairs 5' (about 90 minutes)
 	./$(BIN)/lockstep-perf peers --out perf/results/peers.json $(PERF)
+	./$(BIN)/lockstep-perf report
+
+perf-engines: build ## our own ring, one reactor in place of two, epoll, and giouring, in turns, into perf/RESULTS.md: PERF='--pairs 5' (about 12 minutes)
+	$(GO) build -tags giouring -ldflags '$(LDFLAGS) -checklinkname=0' -o $(BIN)/lockstep-giouring ./cmd/lockstep
+	./$(BIN)/lockstep-perf peers --only engines --giouring $(BIN)/lockstep-giouring --out perf/results/engines.json $(PERF)
 	./$(BIN)/lockstep-perf report
 
 perf-ack: build ## acknowledgements over 10, 40 and 100 ms, appended and durable, into perf/RESULTS.md: PERF='--runs 5' (about 15 minutes)

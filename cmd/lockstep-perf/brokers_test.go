@@ -184,7 +184,7 @@ func TestOrder(t *testing.T) {
 }
 
 func TestCommandHasNoPlaces(t *testing.T) {
-	if got := command([]string{"peers", "--dir", "somewhere", "--out=there", "--pairs", "3", "--binary=x"}); got != "lockstep-perf peers --pairs 3" {
+	if got := command([]string{"peers", "--dir", "somewhere", "--out=there", "--pairs", "3", "--giouring", "y", "--binary=x"}); got != "lockstep-perf peers --pairs 3" {
 		t.Error(got)
 	}
 }

@@ -22,14 +22,14 @@ import (
 )
 
 type peersOptions struct {
-	pairs              int
-	only, cases        string
-	window, latency    time.Duration
-	warmUp, jvmWarm    time.Duration
-	catchUp            string
-	tuned, full, kfake bool
-	binary, dir        string
-	out                string
+	pairs                 int
+	only, cases           string
+	window, latency       time.Duration
+	warmUp, jvmWarm       time.Duration
+	catchUp               string
+	tuned, full, kfake    bool
+	binary, dir, giouring string
+	out                   string
 }
 
 func peersCommand() *cobra.Command {
@@ -45,7 +45,8 @@ func peersCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.pairs, "pairs", 5, "rounds; in each every side has one turn, in an order that alternates")
-	f.StringVar(&o.only, "only", "", "goals such as P1,P4; empty = P1,P2,P4,P5,P7")
+	f.StringVar(&o.only, "only", "", "goals, of "+everyGoal+"; empty = "+peersGoals)
+	f.StringVar(&o.giouring, "giouring", "", "a lockstep program built with that tag, for the goal engines")
 	f.StringVar(&o.cases, "cases", "", "only the cases of P1 and P2 whose name has this in it")
 	f.DurationVar(&o.window, "window", 4*time.Second, "time that is counted of a turn at the most that goes")
 	f.DurationVar(&o.latency, "latency-window", 10*time.Second, "time that is counted of a turn at a set rate")
@@ -60,6 +61,12 @@ func peersCommand() *cobra.Command {
 	f.StringVar(&o.out, "out", "", "file to write the JSON to, after each goal; empty = none")
 	return cmd
 }
+
+// Goals by name: with a peer beside us, and those among ourselves.
+const (
+	peersGoals = "P1,P2,P4,P5,P7"
+	everyGoal  = peersGoals + "," + goalEngines
+)
 
 // Names of sides.
 const (
@@ -104,30 +111,32 @@ type comparison struct {
 var goals = []struct {
 	name string
 	run  func(c *comparison, ctx context.Context) error
-}{{"P1", (*comparison).saturation}, {"P2", (*comparison).latencies}, {"P4", (*comparison).durable}, {"P5", (*comparison).catchUps}, {"P7", (*comparison).starts}}
+}{{"P1", (*comparison).saturation}, {"P2", (*comparison).latencies}, {"P4", (*comparison).durable}, {"P5", (*comparison).catchUps}, {"P7", (*comparison).starts}, {goalEngines, (*comparison).engines}}
 
 func (o *peersOptions) run(ctx context.Context, p *cli.Printer) error {
 	catchUp, err := cli.ParseBytes(o.catchUp)
 	only := strings.Split(o.only, ",")
 	if o.only == "" {
-		only = []string{"P1", "P2", "P4", "P5", "P7"}
+		only = strings.Split(peersGoals, ",")
 	}
 	switch {
 	case err != nil || catchUp < 1<<20:
 		return cli.Usage("--catch-up is at least 1MiB")
 	case o.pairs < 1 || o.window <= 0 || o.latency <= 0 || o.warmUp < 0 || o.jvmWarm < 0:
 		return cli.Usage("--pairs, --window and --latency-window are positive")
-	case slices.ContainsFunc(only, func(g string) bool { return !strings.Contains("P1,P2,P4,P5,P7", g) || len(g) != 2 }):
-		return cli.Usage("--only: of P1,P2,P4,P5,P7, not %q", o.only)
+	case slices.ContainsFunc(only, func(g string) bool { return !slices.Contains(strings.Split(everyGoal, ","), g) }):
+		return cli.Usage("--only: of %s, not %q", everyGoal, o.only)
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	c := &comparison{o: *o, p: p, catchUp: int64(catchUp), brokers: map[string]*peer.Broker{}, best: map[string]float64{}, parts: sweepParts, rest: settle}
-	if c.libs, err = peer.Jars(ctx); errors.Is(err, peer.ErrMissing) {
-		p.Line("skipped: %v", err)
-		return nil
-	} else if err != nil {
-		return cli.Fail("fetching Kafka", err, "")
+	if !slices.Equal(only, []string{goalEngines}) {
+		if c.libs, err = peer.Jars(ctx); errors.Is(err, peer.ErrMissing) {
+			p.Line("skipped: %v", err)
+			return nil
+		} else if err != nil {
+			return cli.Fail("fetching Kafka", err, "")
+		}
 	}
 	if c.binary, err = findBinary(o.binary); err != nil {
 		return err
@@ -154,7 +163,14 @@ func (o *peersOptions) run(ctx context.Context, p *cli.Printer) error {
 }
 
 func (c *comparison) run(ctx context.Context, only []string) error {
-	c.doc = &report.Peers{Commit: buildCommit(), When: time.Now().UTC().Format("2006-01-02 15:04"), Machine: machineFacts(c.dir), Command: command(os.Args[1:])}
+	c.doc = &report.Peers{Part: report.Part{Commit: buildCommit(), When: time.Now().UTC().Format("2006-01-02 15:04"), Command: command(os.Args[1:])}, Machine: machineFacts(c.dir)}
+	if c.o.out != "" {
+		old, err := readJSON[report.Peers](c.o.out)
+		if err != nil {
+			return err
+		}
+		c.doc.Keep(old, only)
+	}
 	for _, g := range goals {
 		if !slices.Contains(only, g.name) {
 			continue
@@ -254,8 +270,12 @@ func (c *comparison) make(ctx context.Context, side, name string) (b *peer.Broke
 		b, err = peer.Program(c.dir, name, self, "kfake")
 		what = "kfake of franz-go: the protocol, no disk"
 	default:
-		b, err = peer.Lockstep(c.dir, name, c.binary)
+		binary, overrides := c.variant(side)
+		b, err = peer.Lockstep(c.dir, name, binary, overrides...)
 		what = "lockstep " + c.doc.Commit + ", defaults"
+		if side != sideOurs {
+			what = "lockstep " + c.doc.Commit + ", " + side
+		}
 	}
 	return b, what, err
 }
@@ -288,11 +308,18 @@ func (c *comparison) turn(ctx context.Context, side string, configs map[string]s
 	if r.Errors > 0 {
 		return r, nil, fmt.Errorf("%s: %d records were not acknowledged, the first: %s", side, r.Errors, r.FirstError)
 	}
-	return r, res, c.settle(ctx)
+	return r, res, c.ready(ctx)
 }
 
-// settle lets deleted logs go, what is dirty be written and the page cache be
+// ready lets deleted logs go, what is dirty be written and the page cache be
 // full, so that no turn pays for the one before.
+func (c *comparison) ready(ctx context.Context) error {
+	if err := c.settle(ctx); err != nil || c.cache == nil {
+		return err
+	}
+	return c.cache.fill(ctx)
+}
+
 func (c *comparison) settle(ctx context.Context) error {
 	if c.rest == 0 {
 		return nil
@@ -307,10 +334,7 @@ func (c *comparison) settle(ctx context.Context) error {
 		return err
 	}
 	defer d.Close()
-	if err := unix.Syncfs(int(d.Fd())); err != nil || c.cache == nil {
-		return err
-	}
-	return c.cache.fill(ctx)
+	return unix.Syncfs(int(d.Fd()))
 }
 
 // baseline takes the machine's figures of this minute.
@@ -346,7 +370,7 @@ func command(args []string) string {
 	list := []string{"lockstep-perf"}
 	for i := 0; i < len(args); i++ {
 		switch name, _, joined := strings.Cut(args[i], "="); name {
-		case "--dir", "--binary", "--out":
+		case "--dir", "--binary", "--giouring", "--out":
 			if !joined {
 				i++
 			}

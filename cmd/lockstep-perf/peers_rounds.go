@@ -107,51 +107,6 @@ func (c *comparison) saturation(ctx context.Context) error {
 	return nil
 }
 
-// least puts the load on a program that only receives, writes to a file and
-// answers: what of a broker's time is the kernel's, and so what its ratio to
-// another can be at most. A record a request is bound by requests, not by bytes.
-func (c *comparison) least(ctx context.Context, m metrics, pc produceCase) error {
-	if pc.batch == 1 {
-		return nil
-	}
-	b, end, err := ownHelper(ctx, c.dir, sideSink)
-	if err != nil {
-		return err
-	}
-	defer end()
-	lo := c.most(pc)
-	lo.Addr, lo.Targets, lo.Version = b.Addr, make([]load.Target, pc.partitions()), produceVersion
-	r, _, err := measured(ctx, lo, "raw", b.Pid())
-	if err != nil {
-		return fmt.Errorf("%s: %w", sideSink, err)
-	}
-	r.Broker, r.FlushAck = sideSink, "nothing"
-	c.doc.Runs = append(c.doc.Runs, r)
-	m.set(perCPU, sideSink, r.PerCPU)
-	m.set(perTime, sideSink, r.RecordsPerS)
-	end()
-	return c.settle(ctx)
-}
-
-// bound gives kfake one turn, in the first round. It keeps all it is sent, so it
-// is a fresh one each time.
-func (c *comparison) bound(ctx context.Context, m metrics, pc produceCase, round int) error {
-	if !c.o.kfake || round > 0 {
-		return nil
-	}
-	r, _, err := c.turn(ctx, sideKfake, nil, pc.partitions(), c.most(pc))
-	if b := c.brokers[sideKfake]; b != nil {
-		b.Kill()
-		delete(c.brokers, sideKfake)
-	}
-	if err != nil {
-		return err
-	}
-	c.doc.Runs = append(c.doc.Runs, r)
-	m.set(perCPU, sideKfake, r.PerCPU)
-	return nil
-}
-
 // latencies is P2: each case at half of Kafka's best rate, in an open loop.
 func (c *comparison) latencies(ctx context.Context) error {
 	names := []string{"p50 (ms)", "p99 (ms)", "p99.9 (ms)", perCPU}
@@ -163,11 +118,7 @@ func (c *comparison) latencies(ctx context.Context) error {
 		name := fmt.Sprintf("%s, %.3g MB/s", pc, rate/2e6)
 		series := map[string]*report.Series{}
 		for i, bound := range []float64{0, 1. / 5, 1. / 10, 5} {
-			goal := "P2"
-			if names[i] == perCPU {
-				goal = "P1"
-			}
-			series[names[i]] = &report.Series{Goal: goal, Case: name, Metric: names[i], Ours: sideOurs, Lower: names[i] != perCPU, Bound: bound}
+			series[names[i]] = &report.Series{Goal: "P2", Case: name, Metric: names[i], Ours: sideOurs, Lower: names[i] != perCPU, Bound: bound}
 		}
 		for i := range c.o.pairs {
 			m := metrics{}
@@ -331,17 +282,21 @@ func (c *comparison) group(ctx context.Context, partitions int32, flush map[stri
 }
 
 // catchUps is P5: reading what is in the page cache, from the beginning.
-func (c *comparison) catchUps(ctx context.Context) error {
+func (c *comparison) catchUps(ctx context.Context) error { return c.readers(ctx, "P5", c.sides()) }
+
+// readers has each side read the same bytes; beside them a bare program sends as
+// many out of memory.
+func (c *comparison) readers(ctx context.Context, goal string, sides []string) error {
 	const perGiB = "CPU-seconds of the broker per GiB"
 	name := fmt.Sprintf("%d MiB from the page cache, %d connections and partitions, 1 MiB answers", c.catchUp>>20, peersReaders)
-	speed, cpu := report.Series{Goal: "P5", Case: name, Metric: "MB/s", Ours: sideOurs}, report.Series{Goal: "P5", Case: name, Metric: perGiB, Ours: sideOurs, Lower: true}
+	speed, cpu := report.Series{Goal: goal, Case: name, Metric: "MB/s", Ours: sideOurs}, report.Series{Goal: goal, Case: name, Metric: perGiB, Ours: sideOurs, Lower: true}
 	open := map[string]*target{}
 	defer func() {
 		for _, t := range open {
 			_ = t.close(context.WithoutCancel(ctx)) // the brokers end with the run
 		}
 	}()
-	for _, side := range c.sides() {
+	for _, side := range sides {
 		b, err := c.broker(ctx, side)
 		if err != nil {
 			return err
@@ -358,7 +313,7 @@ func (c *comparison) catchUps(ctx context.Context) error {
 	for i := range c.o.pairs {
 		m := metrics{}
 		bytes := int64(0)
-		for _, side := range order(c.sides(), i) {
+		for _, side := range order(sides, i) {
 			r, err := c.read(ctx, open[side], c.brokers[side])
 			if err != nil {
 				return fmt.Errorf("%s: %w", side, err)
@@ -373,13 +328,14 @@ func (c *comparison) catchUps(ctx context.Context) error {
 		}
 		m.set("", sideBare, bare)
 		speed.Rounds, cpu.Rounds = append(speed.Rounds, m[""]), append(cpu.Rounds, m[perGiB])
-		c.p.Note("P5 round %d: MB/s %s", i+1, report.Sides(m[""]))
+		c.p.Note("%s, reading, round %d: MB/s %s", goal, i+1, report.Sides(m[""]))
 	}
-	speed.Bound = 0.8
+	c.add(cpu, sides[1:]...)
+	c.add(speed, sides[1:]...)
+	if goal == "P5" {
+		speed.Bound = 0.8
+	}
 	c.add(speed, sideBare)
-	speed.Bound = 0
-	c.add(speed, sideKafka, sideTuned)
-	c.add(cpu, sideKafka, sideTuned)
 	return nil
 }
 

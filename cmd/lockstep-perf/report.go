@@ -15,9 +15,10 @@ import (
 
 // Files of --results.
 const (
-	peersFile = "peers.json"
-	acksFile  = "ack.json"
-	soakFile  = "soak.json"
+	peersFile   = "peers.json"
+	acksFile    = "ack.json"
+	enginesFile = "engines.json"
+	soakFile    = "soak.json"
 )
 
 func reportCommand() *cobra.Command {
@@ -32,32 +33,25 @@ func reportCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&results, "results", "perf/results", "directory with any of "+peersFile+", "+acksFile+" and "+soakFile)
+	cmd.Flags().StringVar(&results, "results", "perf/results", "directory with any of "+peersFile+", "+enginesFile+", "+acksFile+" and "+soakFile)
 	cmd.Flags().StringVar(&out, "out", "perf/RESULTS.md", "the page; its plots go into plots beside it")
 	return cmd
 }
 
 func makeReport(results, out string) error {
-	peers, err := readJSON[report.Peers](filepath.Join(results, peersFile))
+	var r report.Results
+	err := errors.Join(readInto(&r.Peers, results, peersFile), readInto(&r.Engines, results, enginesFile), readInto(&r.Acks, results, acksFile), readInto(&r.Soak, results, soakFile))
 	if err != nil {
 		return err
 	}
-	acks, err := readJSON[report.Acks](filepath.Join(results, acksFile))
-	if err != nil {
-		return err
-	}
-	soak, err := readJSON[report.Soak](filepath.Join(results, soakFile))
-	if err != nil {
-		return err
-	}
-	if peers == nil && acks == nil && soak == nil {
-		return errors.New(results + " has no results: make perf-peers, make perf-ack, make soak")
+	if r == (report.Results{}) {
+		return errors.New(results + " has no results: make perf-peers, make perf-engines, make perf-ack, make soak")
 	}
 	old, err := os.ReadFile(out)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	page, plots := report.Page(peers, acks, soak, string(old))
+	page, plots := r.Page(string(old))
 	dir := filepath.Join(filepath.Dir(out), "plots")
 	if err := os.RemoveAll(dir); err != nil { // of cases that are no more
 		return err
@@ -68,6 +62,11 @@ func makeReport(results, out string) error {
 		}
 	}
 	return os.WriteFile(out, []byte(page), 0o644)
+}
+
+func readInto[T any](to **T, dir, file string) (err error) {
+	*to, err = readJSON[T](filepath.Join(dir, file))
+	return err
 }
 
 // readJSON reads a document; nil if it is not there.

@@ -15,23 +15,34 @@ const (
 	remarkEnd   = "<!-- end of remarks -->"
 )
 
-// Page makes the text of the results and its plots, by file name. Each part
-// may be nil; old is the page as it was, whose remarks are kept.
-func Page(p *Peers, a *Acks, k *Soak, old string) (page string, plots map[string]string) {
+// Results are what was measured; each part may be nil.
+type Results struct {
+	Peers   *Peers
+	Engines *Peers // our own engines beside each other
+	Acks    *Acks
+	Soak    *Soak
+}
+
+// Page makes the text of the results and its plots, by file name. old is the
+// page as it was, whose remarks are kept.
+func (r *Results) Page(old string) (page string, plots map[string]string) {
 	var b strings.Builder
 	plots = map[string]string{}
-	b.WriteString("# Results\n\nMade by `make perf-peers`, `make perf-ack` and `make soak`, from the files in `perf/results`; do not edit but between the marks.\n" +
-		"[README.md](README.md) says what the figures mean. A ratio is ours to the other's, of two figures of one round; shown is the\n" +
-		"median of the rounds, and the least and the most.\n\n")
+	b.WriteString("# Results\n\nMade by `make perf-peers`, `make perf-engines`, `make perf-ack` and `make soak`, from the files in `perf/results`; do not edit but\n" +
+		"between the marks. [README.md](README.md) says what the figures mean. A ratio is ours to the other's, of two figures of one round;\n" +
+		"shown is the median of the rounds, and the least and the most.\n\n")
 	b.WriteString(remarks(old))
-	if p != nil {
-		p.write(&b, plots)
+	if r.Peers != nil {
+		r.Peers.write(&b, plots)
 	}
-	if a != nil {
-		a.write(&b)
+	if r.Engines != nil {
+		r.Engines.writeEngines(&b)
 	}
-	if k != nil {
-		k.write(&b)
+	if r.Acks != nil {
+		r.Acks.write(&b)
+	}
+	if r.Soak != nil {
+		r.Soak.write(&b)
 	}
 	return b.String(), plots
 }
@@ -47,7 +58,8 @@ func remarks(old string) string {
 }
 
 func (p *Peers) write(b *strings.Builder, plots map[string]string) {
-	fmt.Fprintf(b, "## Beside Apache Kafka\n\n%s, commit %s, `%s`.\n\n%s\n\n", p.When, p.Commit, p.Command, p.Machine)
+	b.WriteString("## Beside Apache Kafka\n\n")
+	p.writeParts(b)
 	for _, s := range p.Sides {
 		fmt.Fprintf(b, "- **%s**: %s.", s.Name, s.What)
 		if len(s.Settings) > 0 {
@@ -61,6 +73,47 @@ func (p *Peers) write(b *strings.Builder, plots map[string]string) {
 	table(b, []string{"goal", "case", "figure", "ours", "the other's", "ratio", "least", "most", "wanted"}, Rows(p.Series))
 	p.behind(b)
 	p.plots(b, plots)
+}
+
+// writeParts says what was measured when, and of what.
+func (p *Peers) writeParts(b *strings.Builder) {
+	for _, x := range append(slices.Clone(p.Earlier), p.Part) {
+		fmt.Fprintf(b, "- %s: %s, commit %s, `%s`\n", strings.Join(x.Goals, ", "), x.When, x.Commit, x.Command)
+	}
+	fmt.Fprintf(b, "\n%s\n\n", p.Machine)
+}
+
+// writeEngines is one table: a row a figure, a column a side, medians; in
+// brackets the median ratio to the first side.
+func (p *Peers) writeEngines(b *strings.Builder) {
+	b.WriteString("## Our engines beside each other\n\n")
+	p.writeParts(b)
+	b.WriteString("Medians of the rounds; in brackets the median of the ratios to the first column, round by round. `io_uring` is our own ring and the\n" +
+		"default, one reactor a core.\n\n")
+	var sides, figures []string
+	rows := map[string][]string{}
+	for _, s := range p.Series {
+		name := s.Case + " | " + s.Metric
+		if rows[name] == nil {
+			rows[name], figures = []string{s.Case, s.Metric, short(s.Median(s.Ours))}, append(figures, name)
+		}
+		rows[name] = append(rows[name], fmt.Sprintf("%s (%s)", short(s.Median(s.Base)), short(Median(inverse(s.Ratios())))))
+		if !slices.Contains(sides, s.Base) {
+			sides = append(sides, s.Base)
+		}
+	}
+	var list [][]string
+	for _, f := range figures {
+		list = append(list, rows[f])
+	}
+	table(b, append([]string{"case", "figure", "io_uring"}, sides...), list)
+}
+
+func inverse(v []float64) (list []float64) {
+	for _, x := range v {
+		list = append(list, 1/x)
+	}
+	return list
 }
 
 func (m Machine) String() string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,11 +51,11 @@ func TestPage(t *testing.T) {
 	missed.Bound, missed.Metric = 7, "widgets"
 	behind := series()
 	behind.Lower, behind.Bound, behind.Metric = true, 0, "delays"
-	p := &Peers{Commit: "abc", Sides: []Side{{Name: "kafka", What: "Kafka", Settings: []string{"-Xmx1G"}}}, Baselines: []baseline.Figures{{FdatasyncP50: 0.2}},
+	p := &Peers{Part: Part{Commit: "abc"}, Sides: []Side{{Name: "kafka", What: "Kafka", Settings: []string{"-Xmx1G"}}}, Baselines: []baseline.Figures{{FdatasyncP50: 0.2}},
 		Series: []*Series{series(), missed, behind}, Runs: []Run{run, other}, Sweep: []Run{run, other}}
 	a := &Acks{Rows: []AckRow{{RTTMs: 40, Echo: 40, FlushAck: "durable", Mode: ModeOne, Runs: 5, P50: 40.6}, {RTTMs: 10, Mode: ModeMax, FlushAck: "durable", Runs: 1, MBPerS: 100},
 		{RTTMs: 100, Mode: ModeMax, FlushAck: "durable", Runs: 1, MBPerS: 79}, {RTTMs: 10, Mode: ModeRate, FlushAck: "appended", Void: 1}}}
-	page, plots := Page(p, a, nil, "old text\n"+remarkBegin+"\nby hand\n"+remarkEnd+"\nmore old text")
+	page, plots := (&Results{Peers: p, Acks: a}).Page("old text\n" + remarkBegin + "\nby hand\n" + remarkEnd + "\nmore old text")
 	for _, want := range []string{"\nby hand\n", "≥ 5: met", "P1 is missed: a case, widgets beside kafka: 6, wanted ≥ 7.", "a case, delays: kafka 10, ours 90 (ratio 6).", "`-Xmx1G`",
 		"raw fdatasync p50 0.200", "p50 ≤ rtt + 0.5 ms: not met", "ratio 0.79 (≥ 0.8: not met)", "no run counts", "(plots/latency-1.svg)", "(plots/throughput.svg)"} {
 		if !strings.Contains(page, want) {
@@ -67,7 +68,7 @@ func TestPage(t *testing.T) {
 	if len(plots) != 2 {
 		t.Errorf("%d plots", len(plots))
 	}
-	again, _ := Page(p, a, nil, page)
+	again, _ := (&Results{Peers: p, Acks: a}).Page(page)
 	if again != page {
 		t.Error("made again from itself the page is another one")
 	}
@@ -124,15 +125,49 @@ func TestShort(t *testing.T) {
 // TestSoakOnThePage: what is not level is said, and why, and a level run passes.
 func TestSoakOnThePage(t *testing.T) {
 	k := &Soak{Commit: "abc", Seconds: 1800, Did: map[string]int64{"swaps": 30, "a": 1}, Brokers: []SoakBroker{{Name: "source", CPU: 18, Trends: []Trend{{Figure: "maps", Slope: 1, Err: 2, Verdict: Flat}}}}}
-	page, _ := Page(nil, nil, k, "")
+	page, _ := (&Results{Soak: k}).Page("")
 	for _, want := range []string{"source 1.0 %", "Done: a 1, swaps 30.", "| source | maps |", "Passed"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
 	}
 	k.Brokers[0].Trends[0].Verdict, k.Errors = Growing, []string{"a record is gone"}
-	page, _ = Page(nil, nil, k, "")
+	page, _ = (&Results{Soak: k}).Page("")
 	if strings.Contains(page, "Passed") || !strings.Contains(page, "**Not passed**: source: maps is growing: +1 ± 2 an hour.") || !strings.Contains(page, "**Not passed**: a record is gone.") {
 		t.Error(page)
+	}
+}
+
+// TestKeep: a run of some goals leaves the others of the file.
+func TestKeep(t *testing.T) {
+	old := &Peers{Part: Part{Commit: "a", Goals: []string{"P1", "P2"}}, Series: []*Series{{Goal: "P1"}, {Goal: "P2"}}, Sweep: []Run{{}}, Sides: []Side{{Name: "kafka"}}}
+	now := &Peers{Part: Part{Commit: "b"}}
+	now.Keep(old, []string{"P1", "P5"})
+	if len(now.Earlier) != 1 || now.Earlier[0].Commit != "a" || !slices.Equal(now.Earlier[0].Goals, []string{"P2"}) || len(now.Series) != 1 || now.Series[0].Goal != "P2" || len(now.Sweep) != 1 || len(now.Sides) != 1 {
+		t.Errorf("%+v", now)
+	}
+	if !slices.Equal(old.Goals, []string{"P1", "P2"}) {
+		t.Error("the old one was changed")
+	}
+	again := &Peers{}
+	again.Keep(now, []string{"P1", "P2", "P5"})
+	if len(again.Earlier) != 0 || len(again.Series) != 0 || len(again.Sweep) != 0 {
+		t.Errorf("%+v", again)
+	}
+	again.Keep(nil, nil)
+}
+
+// TestEnginesTable: a row a figure, a column a side.
+func TestEnginesTable(t *testing.T) {
+	of := func(metric, base string, rounds ...map[string]float64) *Series {
+		return &Series{Goal: "engines", Case: "lone", Metric: metric, Ours: "lockstep", Base: base, Rounds: rounds}
+	}
+	round := map[string]float64{"lockstep": 10, "portable": 20, "giouring": 5}
+	p := &Peers{Part: Part{Commit: "abc", Goals: []string{"engines"}}, Series: []*Series{of("p50", "portable", round), of("p50", "giouring", round), of("cpu", "portable", round), of("cpu", "giouring", round)}}
+	page, _ := (&Results{Engines: p}).Page("")
+	for _, want := range []string{"| case | figure | io_uring | portable | giouring |", "| lone | p50 | 10 | 20 (2) | 5 (0.5) |", "| lone | cpu | 10 | 20 (2) | 5 (0.5) |", "- engines: , commit abc"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q:\n%s", want, page)
+		}
 	}
 }

@@ -127,17 +127,46 @@ type Side struct {
 	Settings []string `json:"settings"` // what is not a default
 }
 
+// Part is what was measured in one go.
+type Part struct {
+	Commit  string   `json:"commit"`
+	When    string   `json:"when"` // UTC
+	Command string   `json:"command"`
+	Goals   []string `json:"goals"`
+}
+
 // Peers is a comparison.
 type Peers struct {
-	Commit    string             `json:"commit"`
-	When      string             `json:"when"` // UTC
+	Part
+	Earlier   []Part             `json:"earlier,omitempty"` // of the same file, with what of their goals is kept
 	Machine   Machine            `json:"machine"`
-	Command   string             `json:"command"`
 	Sides     []Side             `json:"sides"`
 	Baselines []baseline.Figures `json:"baselines"` // one a round
 	Series    []*Series          `json:"series"`
 	Runs      []Run              `json:"runs"`
 	Sweep     []Run              `json:"sweep"` // one case at rising rates
+}
+
+// Keep takes over what an earlier run measured of goals that this one does not.
+func (p *Peers) Keep(old *Peers, goals []string) {
+	p.Goals = goals
+	if old == nil {
+		return
+	}
+	again := func(goal string) bool { return slices.Contains(goals, goal) }
+	for _, part := range append(slices.Clone(old.Earlier), old.Part) {
+		if part.Goals = slices.DeleteFunc(slices.Clone(part.Goals), again); len(part.Goals) > 0 {
+			p.Earlier = append(p.Earlier, part)
+		}
+	}
+	if len(p.Earlier) == 0 {
+		return
+	}
+	p.Sides, p.Baselines = old.Sides, old.Baselines
+	p.Series = slices.DeleteFunc(old.Series, func(s *Series) bool { return again(s.Goal) })
+	if !again("P2") { // the plots are of it
+		p.Runs, p.Sweep = old.Runs, old.Sweep
+	}
 }
 
 // AckRow is a cell of the table of acknowledgements over a line: medians.
