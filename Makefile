@@ -11,7 +11,7 @@ COMMIT  := $(shell git describe --always --dirty 2>/dev/null)
 LDFLAGS := -X main.commit=$(COMMIT)
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim sim-coverage bench generate generate-plugin size demo demo-control e2e e2e-race test-giouring pause kill-source kill-control kafka ack perf perf-peers perf-engines perf-ack bench-compare scale soak malformed swap-suite plugin-p99 plugin-rounds planted crash linux-test man ci lint clean
+.PHONY: help build check test race golden fuzz fuzz-smoke fuzz-all sim sim-coverage bench generate generate-plugin size demo demo-control e2e e2e-race test-giouring pause kill-source kill-control kafka ack perf perf-peers perf-engines perf-ack bench-compare scale connections soak malformed swap-suite plugin-p99 plugin-rounds planted crash linux-test man ci lint clean
 
 help: ## print this table
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -164,6 +164,9 @@ perf-ack: build ## acknowledgements over 10, 40 and 100 ms, appended and durable
 
 bench-compare: ## benchmarks of HEAD and of REF in turns, through benchstat: make bench-compare REF=main [P=./segment] [N=6]
 	GO=$(GO) ./perf/bench-compare.sh '$(REF)' '$(filter-out ./...,$(P))' '$(N)'
+
+connections: build ## 5,000 connections to a broker of each engine, some half-open, dripping or deaf: bytes for each, idle CPU, a fresh client, all back after (about 2 minutes)
+	$(GO) test ./cmd/lockstep -run 'TestManyConnections|TestConnectionLimit|TestIdleConnections' -v -count=1 -timeout 900s -connections.count=5000 -connections.idle=20s
 
 soak: build ## a SYNC pair under a mixed load for SOAK=30m after 5 minutes of warm-up; memory, descriptors, goroutines, maps stay level (a quarter of a core, 36 minutes)
 	./$(BIN)/lockstep-perf soak --duration $(SOAK) --out perf/results/soak.json

@@ -34,6 +34,7 @@ type conn struct {
 	listener int32
 	session  *fetchSession // of a mirror that fetches from us
 	lane     *lane         // a mirror's connection to its source; nil for a client
+	moved    int64         // when bytes last came or left
 }
 
 // outbox is what is being sent: answers whose bytes are in flight.
@@ -60,7 +61,8 @@ func (c *Core) lookup(token uint64) *conn {
 	return cn
 }
 
-// adopt makes a connection of an accepted or connected descriptor.
+// adopt makes a connection of an accepted or connected descriptor. Who accepted
+// or connected it has counted it in load.
 func (c *Core) adopt(fd int32) *conn {
 	var cn *conn
 	if n := len(c.freeConns); n > 0 {
@@ -70,9 +72,9 @@ func (c *Core) adopt(fd int32) *conn {
 		cn = &conn{slot: int32(len(c.conns))}
 		c.conns = append(c.conns, cn)
 	}
-	cn.fd, cn.closed = fd, false
+	cn.fd, cn.closed, cn.moved = fd, false, c.now
 	c.open++
-	c.load.Add(1)
+	c.idle.watch(c)
 	c.arm(cn)
 	return cn
 }
@@ -100,6 +102,7 @@ func (c *Core) received(cn *conn, ev *ioring.Event) {
 		c.close(cn)
 		return
 	}
+	cn.moved = c.now
 	c.m.bytesIn.Add(int64(ev.Res))
 	if ev.Kind == ioring.RecvInto {
 		if cn.bigN += int(ev.Res); cn.bigN < len(cn.big.buf.Data) {
@@ -319,6 +322,7 @@ func (c *Core) sent(cn *conn, res int32) {
 		c.close(cn)
 		return
 	}
+	cn.moved = c.now
 	c.m.bytesOut.Add(int64(res))
 	o := &cn.out
 	o.bytes -= int(res)

@@ -29,7 +29,8 @@ type Core struct {
 	toSend    []*conn
 	hungry    []*conn
 	open      int
-	load      atomic.Int32 // connections, for whoever deals them out
+	load      atomic.Int32 // connections, those on their way included, for whoever deals them out
+	idle      idle
 
 	inbox       inbox
 	home        homecoming
@@ -181,6 +182,7 @@ func (c *Core) note(n *note) {
 	switch n.kind {
 	case noteConn:
 		if c.stopping {
+			c.load.Add(-1)
 			c.op(ioring.Op{Kind: ioring.Close, FD: n.fd, Token: tokenSpecial})
 			return
 		}

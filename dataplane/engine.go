@@ -47,12 +47,13 @@ type Clock interface {
 type Options struct {
 	NodeID          int32
 	Reactors        int
-	MaxRequestBytes int  // socket.request.max.bytes
-	FrameMemory     int  // bytes of frames being received, per reactor
-	FetchMaxBytes   int  // fetch.max.bytes
-	MaxConnections  int  // at most maxConnections; 0 = that many
-	MirrorFetches   int  // lockstep.mirror.fetches; 0 = as many as a source allows
-	Unstable        bool // unstable.api.versions.enable
+	MaxRequestBytes int   // socket.request.max.bytes
+	FrameMemory     int   // bytes of frames being received, per reactor
+	FetchMaxBytes   int   // fetch.max.bytes
+	MaxConnections  int   // at most maxConnections; 0 = that many
+	IdleMS          int64 // connections.max.idle.ms; 0 or less = a silent connection stays
+	MirrorFetches   int   // lockstep.mirror.fetches; 0 = as many as a source allows
+	Unstable        bool  // unstable.api.versions.enable
 	Dirs            []*segment.Dir
 	Settings        func(topic, cluster map[string]string) TopicSettings                // configs of a topic, and the cluster-wide dynamic ones
 	Inflate         func(dst []byte, codec int8, src []byte, limit int) ([]byte, error) // into dst, as far as it goes
@@ -120,6 +121,7 @@ type Engine struct {
 	cleaning       sync.Mutex // held by a round of the cleaner, and for ever at the end
 	resting        atomic.Bool
 	hand           atomic.Uint64 // where rest looks next
+	refusals       refusals
 	stop           chan struct{}
 	names          [maxReactors]atomic.Value // string: what each shard runs on
 	running        sync.WaitGroup
@@ -194,27 +196,6 @@ func (e *Engine) wakeShards(p *Partition, mask uint64) {
 			e.cores[s].inbox.put(note{kind: noteMoved, part: p})
 		}
 	}
-}
-
-// deal gives a connection to the shard with the fewest.
-func (e *Engine) deal(from *Core, fd, listener int32) {
-	best, total := from, int32(0)
-	for _, c := range e.cores {
-		total += c.load.Load()
-		if c.load.Load() < best.load.Load() {
-			best = c
-		}
-	}
-	if total >= int32(e.o.MaxConnections) {
-		from.m.acceptErrors.Add(1)
-		from.op(ioring.Op{Kind: ioring.Close, FD: fd, Token: tokenSpecial})
-		return
-	}
-	if best == from {
-		from.adopt(fd).listener = listener
-		return
-	}
-	best.inbox.put(note{kind: noteConn, fd: fd, token: uint64(listener)})
 }
 
 // named finds a partition by name from any goroutine.

@@ -10,6 +10,7 @@ type metrics struct {
 	requests, produces, fetchRequests, cold    atomic.Int64
 	bytesIn, bytesOut, recordsIn               atomic.Int64
 	badFrames, badRequests, acceptErrors       atomic.Int64
+	refused, idled                             atomic.Int64
 	remoteUnderMin, remoteTimeouts             atomic.Int64
 	reportsCounted, reportsRefused, reportsBad atomic.Int64
 	mirrorBytes, mirrorFetches, mirrorErrors   atomic.Int64
@@ -56,6 +57,7 @@ type Metrics struct {
 	Requests, Produces, Fetches, Cold        int64
 	BytesIn, BytesOut, RecordsIn             int64
 	BadFrames, BadRequests, AcceptErrors     int64
+	Refused, Idled                           int64
 	RemoteUnderMin, RemoteTimeouts           int64
 	ReportsCounted, ReportsRefused           int64
 	MirrorBytes, MirrorFetches, MirrorErrors int64
@@ -88,6 +90,8 @@ func (e *Engine) Metrics() Metrics {
 		out.BadFrames += m.badFrames.Load()
 		out.BadRequests += m.badRequests.Load()
 		out.AcceptErrors += m.acceptErrors.Load()
+		out.Refused += m.refused.Load()
+		out.Idled += m.idled.Load()
 		out.RemoteUnderMin += m.remoteUnderMin.Load()
 		out.RemoteTimeouts += m.remoteTimeouts.Load()
 		out.ReportsCounted += m.reportsCounted.Load()

@@ -132,6 +132,7 @@ func (l *lanes) connected(c *Core, ev *ioring.Event) {
 		c.op(ioring.Op{Kind: ioring.Close, FD: ev.Res, Token: tokenSpecial})
 		return
 	}
+	c.load.Add(1)
 	x.cn = c.adopt(ev.Res)
 	x.cn.lane = x
 	x.state = laneGreeting

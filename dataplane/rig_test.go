@@ -193,6 +193,7 @@ func (r *rig) dial(shard int) *remote {
 	fd := int32(100 + len(r.ends))
 	x := &remote{fd: fd, shard: shard}
 	r.ends[fd] = x
+	r.core(shard).load.Add(1)
 	r.core(shard).inbox.put(note{kind: noteConn, fd: fd})
 	r.settle()
 	return x

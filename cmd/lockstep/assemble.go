@@ -158,7 +158,7 @@ func (b *broker) openEngine() error {
 	var err error
 	b.engine, err = dataplane.New(dataplane.Options{
 		NodeID: b.cfg.NodeID, Reactors: r, MaxRequestBytes: int(b.cfg.RequestMaxBytes), FrameMemory: 256 << 20,
-		FetchMaxBytes: int(b.cfg.FetchMaxBytes), MaxConnections: b.maxConnections, MirrorFetches: int(b.cfg.MirrorFetches), Unstable: b.cfg.UnstableAPIs, Dirs: b.dirs, Settings: b.settings,
+		FetchMaxBytes: int(b.cfg.FetchMaxBytes), MaxConnections: min(b.maxConnections, int(b.cfg.MaxConnections)), IdleMS: b.cfg.ConnectionsIdleMs, MirrorFetches: int(b.cfg.MirrorFetches), Unstable: b.cfg.UnstableAPIs, Dirs: b.dirs, Settings: b.settings,
 		Inflate: compress.Inflate, Compress: compress.Compress, Views: b, Cold: coldServer{b}, Clock: systemClock{time.Now()}, Memory: ioring.OffHeap{},
 		Log: b.log, Fatal: func(err error) {
 			select {

@@ -122,6 +122,8 @@ func (b *broker) engineMetrics(x *exposition) {
 	x.counter("lockstep_bad_frames_total", "Connections closed for an impossible frame", m.BadFrames)
 	x.counter("lockstep_bad_requests_total", "Requests that could not be read", m.BadRequests)
 	x.counter("lockstep_accept_errors_total", "Failed accepts", m.AcceptErrors)
+	x.counter("lockstep_connections_refused_total", "Connections closed because there were max.connections, or as many as descriptors allow", m.Refused)
+	x.counter("lockstep_connections_idled_total", "Connections closed because they were silent for connections.max.idle.ms", m.Idled)
 	x.counter("lockstep_slow_writes_total", "Appends that took more than 5 ms", m.SlowWrites)
 	x.counter("lockstep_flushes_total", "fdatasyncs of segments", m.Flushes)
 	x.counter("lockstep_flush_ns_total", "Nanoseconds in them", m.FlushNs)

@@ -69,15 +69,14 @@ type Config struct {
 	NumReplicaFetchers        int32
 
 	// Requests.
-	RequestMaxBytes     int32
-	FetchMaxBytes       int32
-	QueuedMaxRequests   int32
-	QueuedMaxBytes      int64
-	ConnectionsIdleMs   int64
-	MaxConnections      int32
-	MaxConnectionsPerIP int32
-	RequestTimeoutMs    int32
-	UnstableAPIs        bool
+	RequestMaxBytes   int32
+	FetchMaxBytes     int32
+	QueuedMaxRequests int32
+	QueuedMaxBytes    int64
+	ConnectionsIdleMs int64
+	MaxConnections    int32
+	RequestTimeoutMs  int32
+	UnstableAPIs      bool
 
 	// Groups and transactions.
 	OffsetsPartitions           int32
@@ -243,8 +242,7 @@ func bindRequests(b *binder, c *Config) {
 	num(b, "queued.max.requests", &c.QueuedMaxRequests, 500, 1, maxInt32)
 	num(b, "queued.max.request.bytes", &c.QueuedMaxBytes, -1, -1, maxInt64)
 	num(b, "connections.max.idle.ms", &c.ConnectionsIdleMs, 600_000, -1, maxInt64)
-	num(b, "max.connections", &c.MaxConnections, maxInt32, 0, maxInt32)
-	num(b, "max.connections.per.ip", &c.MaxConnectionsPerIP, maxInt32, 0, maxInt32)
+	num(b, "max.connections", &c.MaxConnections, maxInt32, 1, maxInt32)
 	num(b, "request.timeout.ms", &c.RequestTimeoutMs, 30_000, 1, maxInt32)
 	flag(b, "unstable.api.versions.enable", &c.UnstableAPIs, true)
 }

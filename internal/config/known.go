@@ -52,7 +52,7 @@ var unusedNames = []string{
 	"log.dir.failure.timeout.ms", "log.flush.offset.checkpoint.interval.ms", "log.flush.scheduler.interval.ms",
 	"log.flush.start.offset.checkpoint.interval.ms", "log.initial.task.delay.ms", "log.local.retention.bytes", "log.local.retention.ms",
 	"log.message.downconversion.enable", "log.message.format.version", "log.message.timestamp.difference.max.ms", "max.connection.creation.rate",
-	"max.connections.per.ip.overrides", "max.incremental.fetch.session.cache.slots", "max.request.partition.size.limit", "metadata.log.dir",
+	"max.connections.per.ip", "max.connections.per.ip.overrides", "max.incremental.fetch.session.cache.slots", "max.request.partition.size.limit", "metadata.log.dir",
 	"metadata.log.max.record.bytes.between.snapshots", "metadata.log.max.snapshot.interval.ms", "metadata.log.segment.bytes", "metadata.log.segment.ms",
 	"metadata.max.idle.interval.ms", "metadata.max.retention.bytes", "metadata.max.retention.ms", "metric.reporters", "metrics.num.samples",
 	"metrics.recording.level", "metrics.sample.window.ms", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",
