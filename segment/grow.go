@@ -134,7 +134,9 @@ func (l *Log) createSegment(base, limit, alloc int64, interval int32) (*segment,
 	}
 	if alloc > 0 {
 		if err := m.Allocate(0, alloc); err != nil {
-			return nil, errors.Join(err, m.Close(), l.dir.fs.Remove(name))
+			// Synced: after a clean stop nobody looks for a file that a loss of power
+			// has brought back, and the next step would find the name taken.
+			return nil, errors.Join(err, m.Close(), l.dir.fs.Remove(name), l.dir.fs.SyncDir(l.path))
 		}
 	}
 	s := newSegment(l, base, m, limit, interval)

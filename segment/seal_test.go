@@ -265,3 +265,47 @@ func TestManifestIsCheckedAgainstTheFiles(t *testing.T) {
 		t.Fatalf("a shorter file opens as if it were whole: %v", err)
 	}
 }
+
+// A step that a full disk has ended leaves no file that a loss of power after a
+// clean stop could bring back: nobody would look for it, and the next step of that
+// name would end the directory.
+func TestFailedStepLeavesNoName(t *testing.T) {
+	m, d, l := memLog(t, smallConfig)
+	full := false
+	m.SetFault(func(op, _ string) error {
+		if full && op == "allocate" {
+			return fmt.Errorf("fault: %w", ErrNoSpace)
+		}
+		return nil
+	})
+	for err := error(nil); err == nil; {
+		full = len(l.Segments()) == 1 && l.Segments()[0].Bytes > 3000
+		if full {
+			flush(t, l) // the names are durable, and no later flush looks at them
+		}
+		b := build(plain(l.NextOffset(), 1, 300))
+		if err = grow(l, len(b), 0); err == nil {
+			l.Queue(b, nothing{})
+			err = drain(l, &Write{})
+		}
+		if err != nil && !errors.Is(err, ErrNoSpace) {
+			t.Fatal(err)
+		}
+	}
+	full = false
+	closeAll(t, d, []*Log{l})
+	for kept := range 12 { // names of each directory that the disk has
+		disk := m.PowerCut(Loss{Tail: losing.Tail, Sector: losing.Sector, Names: func(_ string, n int) int { return min(kept, n) }})
+		d := openDir(t, disk, "/data")
+		l := openLog(t, d, smallConfig)
+		if !d.Clean() {
+			t.Fatal("not a clean start")
+		}
+		put(t, l, plain(l.End(), 1, 1500))
+		put(t, l, plain(l.End(), 1, 1500))
+		put(t, l, plain(l.End(), 1, 1500))
+		if len(l.Segments()) < 2 {
+			t.Fatal("nothing was rolled")
+		}
+	}
+}
