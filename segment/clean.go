@@ -60,8 +60,11 @@ func (l *Log) CleanPlan(o CleanOptions) (Cleaning, bool) {
 	c := Cleaning{log: l, o: o, from: l.cleaned.Load()}
 	all := l.list()
 	dirty, total, oldest := int64(0), int64(0), int64(noTimestamp)
+	// What a record is removed for must be durable: a crash that takes it would
+	// leave neither.
+	limit := min(o.Limit, l.Durable())
 	for _, s := range all[:max(len(all)-1, 0)] {
-		if s.end.Load() > o.Limit || o.MinLagMs > 0 && s.maxTs.Load() > o.Now-o.MinLagMs {
+		if s.end.Load() > limit || o.MinLagMs > 0 && s.maxTs.Load() > o.Now-o.MinLagMs {
 			break
 		}
 		c.segs = append(c.segs, s)

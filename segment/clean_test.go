@@ -127,6 +127,12 @@ var cleanNow = CleanOptions{Now: 5000, MaxLagMs: math.MaxInt64, DeleteRetentionM
 
 // clean makes one pass.
 func clean(l *Log, limit, now int64) (Cleaning, error) {
+	if f, ok := l.FlushPlan(); ok { // only what is durable is cleaned
+		f.Do()
+		if err := l.Flushed(f); err != nil {
+			return Cleaning{}, err
+		}
+	}
 	o := cleanNow
 	o.Limit, o.Now = limit, now
 	c, ok := l.CleanPlan(o)
@@ -241,6 +247,14 @@ func TestCleaningStopsAtTheLimit(t *testing.T) {
 	r, all0 := seed(t), map[int64]keyed{}
 	writeKeyed(t, l, r, 100, all0)
 	segs := l.Segments()
+	o := cleanNow
+	if o.Limit = l.End(); l.Durable() == 0 {
+		if _, ok := l.CleanPlan(o); ok {
+			t.Fatal("a plan for a log of which nothing is durable: what goes, and what it goes for, may both be lost")
+		}
+	} else {
+		t.Fatal("something is durable, and nothing was flushed")
+	}
 	limit := segs[len(segs)/2].End - 1 // inside a segment: that one is out of bounds too
 	if _, err := clean(l, limit, 5000); err != nil {
 		t.Fatal(err)
@@ -327,6 +341,7 @@ func TestCleaningFailsAnywhere(t *testing.T) {
 func TestCleaningGivesWay(t *testing.T) {
 	_, d, l := memLog(t, smallConfig)
 	writeKeyed(t, l, seed(t), 100, map[int64]keyed{})
+	flush(t, l)
 	o := cleanNow
 	o.Limit = l.End()
 	c, ok := l.CleanPlan(o)
