@@ -91,7 +91,7 @@ func (e *Engine) logFailed(p *Partition) {
 
 // follow asks for what a partition needs once its queue is empty. [L]
 func (e *Engine) follow(p *Partition) {
-	if !p.growing {
+	if !p.growing && !e.sealing.Load() {
 		if g, ok := p.log.GrowPlan(e.wall()); ok {
 			e.startGrow(p, g)
 		}

@@ -123,6 +123,8 @@ type Engine struct {
 	hand           atomic.Uint64 // where rest looks next
 	refusals       refusals
 	stop           chan struct{}
+	draining       atomic.Bool
+	sealing        atomic.Bool               // nobody appends any more, nor carries out a step
 	names          [maxReactors]atomic.Value // string: what each shard runs on
 	running        sync.WaitGroup
 

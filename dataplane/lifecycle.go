@@ -265,14 +265,40 @@ func (e *Engine) Retain() {
 // to be answered, then every log is sealed. A nil error means that the
 // directories carry the mark of a clean shutdown.
 func (e *Engine) Close(drain time.Duration) error {
-	for _, c := range e.cores {
-		c.inbox.put(note{kind: noteCall, fn: func(c *Core) { c.shutdown(drain) }})
-	}
+	e.Drain(drain)
 	for _, c := range e.cores {
 		<-c.gone
 	}
+	return e.seal()
+}
+
+// Drain asks the shards to end. A driver that steps them itself calls Close once
+// Drained says that they have, and nothing they began is under way.
+func (e *Engine) Drain(drain time.Duration) {
+	if !e.draining.CompareAndSwap(false, true) {
+		return
+	}
+	for _, c := range e.cores {
+		c.inbox.put(note{kind: noteCall, fn: func(c *Core) { c.shutdown(drain) }})
+	}
+}
+
+// Drained tells whether all shards have ended.
+func (e *Engine) Drained() bool {
+	for _, c := range e.cores {
+		select {
+		case <-c.gone:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func (e *Engine) seal() error {
 	close(e.stop)
 	e.running.Wait()
+	e.sealing.Store(true)
 	e.stopCleaning()
 	e.FlushAll()
 	errs := []error{e.Checkpoint()}
