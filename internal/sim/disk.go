@@ -18,8 +18,13 @@ func (w *World) restart(n *node, power bool) {
 	n.crash(power)
 	if n == w.src {
 		floor := (*part).wasPublished
-		if power || n.gaveUp {
+		if (power || n.gaveUp) && !n.sealed {
 			floor = (*part).wasFlushed
+		}
+		if !n.sealed {
+			for _, p := range w.model.parts {
+				p.resume = 0
+			}
 		}
 		lost := w.audit(n.disk, floor)
 		for _, c := range w.clients {
@@ -27,7 +32,7 @@ func (w *World) restart(n *node, power bool) {
 		}
 		w.model.applied = 0
 	}
-	n.gaveUp = n.gaveUp && !power
+	n.gaveUp = n.gaveUp && !power && !n.sealed
 	n.start()
 }
 

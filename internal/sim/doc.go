@@ -9,7 +9,8 @@
 // Whole turns of the shards are interleaved at random; so are background jobs,
 // cold requests, Views on their way, faults of disk and network, crashes, and what
 // operators do: topics deleted and made again, configs, DeleteRecords, retention,
-// registrations and releases, a topic that is compacted, plugins swapped for bad ones, and at the end of some
+// registrations and releases, a topic that is compacted, clean
+// shutdowns, plugins swapped for bad ones, and at the end of some
 // runs the loss of a site.
 //
 // # Policies
@@ -35,7 +36,7 @@
 // EveryRequestIsAnswered, NothingLeaks, DescriptorsAreOurs,
 // MirrorIsPrefixOfSource, LogStartIsAllowed, DeletedIsGone, OneCoordinatorWrites,
 // PromoteOnlyAtLagZero, SyncEndsByEvidence, PluginDeathIsInvisible,
-// NothingCleanedAboveTheMark, LatestOfEveryKeySurvives,
+// NothingCleanedAboveTheMark, LatestOfEveryKeySurvives, CleanStopIsClean,
 // FailoverLosesNothing. What each means is told where it is checked; which planted
 // bug turns it red in docs/planted-bugs.md.
 //

@@ -33,9 +33,9 @@ func (w *World) failover() {
 		w.restart(w.dst, false)
 	}
 	for _, p := range w.model.parts {
-		gone := maps.Clone(p.gone) // what was cleaned may be missing there still
-		p.forget(p.safe)           // above that the source may have written anew what the second site has as it was
-		p.gone = gone
+		gone, mayStart := maps.Clone(p.gone), p.mayStart // what was cleaned may be missing there still
+		p.forget(p.safe)                                 // above that the source may have written anew what the second site has as it was
+		p.gone, p.mayStart = gone, mayStart
 	}
 	stop := &msg.StopMirrorTopicsCommand{Mirror: pairName}
 	for topic := range topics {

@@ -99,7 +99,8 @@ func (k *kernel) turn(all bool) bool {
 	w.mono += 1000
 	for _, op := range k.core.Step(w.mono, w.wall(), events) {
 		e := k.n.fds[op.FD]
-		w.check(e != nil || op.Kind == ioring.Accept || op.Kind == ioring.Connect || op.Kind == ioring.Populate,
+		w.check(e != nil || op.Kind == ioring.Accept || op.Kind == ioring.Connect || op.Kind == ioring.Populate ||
+			op.Kind == ioring.Close && op.FD == listener,
 			"DescriptorsAreOurs", op.Kind, " of ", op.FD)
 		k.ops = append(k.ops, pending{op: op, e: e})
 	}

@@ -38,6 +38,7 @@ type part struct {
 	mayStart int64 // what operators and retention allow
 	appended bool  // flush.ack was appended once
 	owes     bool  // ... and something acknowledged then is not flushed yet
+	resume   int64 // the mark at a clean stop
 	retained bool  // retention was ever configured
 }
 
@@ -71,7 +72,7 @@ func (w *World) laws() {
 			continue
 		}
 		if p.life != n.life {
-			p.life, p.high, p.end, p.start = n.life, 0, 0, 0
+			p.life, p.high, p.end, p.start, p.resume = n.life, p.resume, 0, 0, 0
 			p.owes = p.appended // the mark of a checkpoint may be of that time
 		}
 		w.check(st.High >= p.high && st.High <= st.End, "MonotonicWatermark", p.topic, p.index, ": ", p.high, " then ", st.High, ", end ", st.End)

@@ -35,6 +35,7 @@ type node struct {
 	view    *meta.View // what the engine may see
 	history map[uint64]*meta.View
 	broken  bool // a fault was injected that kills the directory
+	sealed  bool // stopped clean, and not started since
 	gaveUp  bool // a flush has failed: the page cache has what the disk has not
 }
 
@@ -87,7 +88,8 @@ func (n *node) start() {
 	n.life++
 	dir, err := segment.OpenDir(n.disk, "/d", segment.DirOptions{ClusterID: n.name, NodeID: 1, MaxOpenFiles: w.cfg.Files})
 	w.must(err)
-	n.dir = dir
+	w.check(!n.sealed || dir.Clean(), "CleanStopIsClean", n.name, ": the directory does not carry the mark")
+	n.dir, n.sealed = dir, false
 	n.eng, err = dataplane.New(dataplane.Options{NodeID: 1, Reactors: w.cfg.Reactors, MaxRequestBytes: requestBytes,
 		FrameMemory: frameMemory, FetchMaxBytes: 256 << 10, Unstable: true, Dirs: []*segment.Dir{dir}, Settings: n.settings, Inflate: compress.Inflate, Compress: compress.Compress,
 		Views: n, Cold: n, Clock: w, Memory: heap{}, Log: slog.New(slog.NewTextHandler(n, nil)), Background: n.background})
@@ -104,7 +106,7 @@ func (n *node) start() {
 	n.view = n.latest
 	n.eng.ViewChanged()
 	n.eng.Sweep(n.latest.Index())
-	n.eng.ListenOn(math.MaxInt32) // no descriptor of ours
+	n.eng.ListenOn(listener)
 }
 
 func (n *node) background(kind dataplane.JobKind, job func()) {

@@ -143,7 +143,7 @@ func Run(seed uint64, cfg Config) (w *World, err error) {
 func (w *World) event() {
 	w.tendPlugins()
 	n := w.nodes[w.rnd.IntN(len(w.nodes))]
-	switch x := w.rnd.IntN(1008); {
+	switch x := w.rnd.IntN(1010); {
 	case x < 500:
 		n.kernels[w.rnd.IntN(len(n.kernels))].turn(false)
 	case x < 780:
@@ -164,6 +164,8 @@ func (w *World) event() {
 		n.housekeep()
 	case x < 989:
 		w.administrate()
+	case x >= 1008:
+		w.stopClean(n)
 	case x >= 1000:
 		if w.cfg.Compact {
 			n.clean()
