@@ -10,7 +10,7 @@ const (
 	// piece, so few of them are cut and put together again. What is left of a
 	// frame that is cut is received straight into its own buffer.
 	ProvidedSize  = 64 << 10
-	providedCount = 256 // buffers in a ring's group: idle connections pin none
+	providedCount = 128 // buffers in a ring's group: idle connections pin none
 	providedGroup = 0   // the one buffer group of a ring
 
 	// MaxPieces is the most slices one Send gathers (IOV_MAX is 1024; a turn

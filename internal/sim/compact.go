@@ -181,8 +181,10 @@ func (w *World) cleaned(n *node, p *part, mark int64, was, is content) {
 	}
 	w.check(was.start == is.start && was.end == is.end, "NoHoles", p.topic, p.index, ": cleaned, from ", was.start, "-", was.end, " to ", is.start, "-", is.end)
 	for offset, r := range was.records {
-		w.observe(p, offset, r.id, "the disk of "+n.name+", before it was cleaned") // nobody may see it any more
-		p.known[offset] = r
+		if offset < mark { // what lies above may go with a crash, and another record come there
+			w.observe(p, offset, r.id, "the disk of "+n.name+", before it was cleaned") // nobody may see it any more
+			p.known[offset] = r
+		}
 		if x, there := is.records[offset]; there {
 			w.check(x == r, "PrefixEqualBelowWatermark", p.topic, p.index, " offset ", offset, ": ", r, " before it was cleaned, now ", x)
 			continue
