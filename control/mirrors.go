@@ -209,6 +209,12 @@ func (m *Mirrors) look(ctx context.Context) {
 		if t.Mirror == nil || !m.turn.has(t) {
 			continue
 		}
+		// A look at many topics takes a while: this one may be elsewhere by now.
+		if v = m.o.Node.View(); v.TopicByID(t.ID) != t {
+			if t = v.TopicByID(t.ID); t == nil || t.Mirror == nil {
+				continue
+			}
+		}
 		if m.lookPartitions(ctx, v, t) {
 			moved[t.Mirror.Mirror] = true
 		}

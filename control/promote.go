@@ -234,6 +234,9 @@ func (m *Mirrors) sendRegister(ctx context.Context, t *meta.Topic, p mirror.Prom
 		return
 	}
 	m.background(busyKey{id: t.ID}, func() {
+		if now := m.o.Node.View().TopicByID(t.ID); now == nil || now.Mirror == nil || now.Mirror.Promotion != p {
+			return // the one before has had its answer: another would end the registration it has got
+		}
 		req := &msg.RegisterMirrorSyncTopicRequest{MirrorName: t.Mirror.Mirror, DestinationClusterId: m.o.Node.View().ClusterID(),
 			Topics: []msg.RegisterMirrorSyncTopicRequestTopicState{{TopicId: t.ID, TopicName: t.Name, RecoveryPromotion: p.Recovery, ReleaseNumber: -1}}}
 		if p.Recovery && p.ReleaseNumber > 0 {

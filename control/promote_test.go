@@ -367,3 +367,21 @@ func TestUnusableMirrorIsSaidOnce(t *testing.T) {
 		b.until("STOPPED", 5*time.Second, b.allIn(mirror.Stopped))
 	})
 }
+
+// A look at many topics takes a while, and may come to one whose Register has
+// had its answer since: another would end the registration that it has got.
+func TestRegisterIsNotSentTwice(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *bed) {
+		b.sync()
+		behind := *b.topic()
+		m := *behind.Mirror
+		m.Promotion = mirror.Promotion{Phase: mirror.Registering, OwedUnregister: mirror.UnknownEpoch}
+		behind.Mirror = &m
+		before, _ := b.src.asked()
+		b.mirrors.sendRegister(t.Context(), &behind, m.Promotion)
+		time.Sleep(5 * time.Second)
+		if after, _ := b.src.asked(); len(after) != len(before) {
+			t.Errorf("%d Registers, %d before", len(after), len(before))
+		}
+	})
+}
