@@ -102,6 +102,11 @@ func (f *fetch) count() int {
 	return len(f.parts)
 }
 
+// asksNothing tells whether there is nothing to wait for.
+func (f *fetch) asksNothing() bool {
+	return len(f.parts) == 0 || f.session != nil && len(f.session.at) == 0
+}
+
 // part is the k-th of them.
 func (f *fetch) part(k int) *fetchPart {
 	if s := f.session; s != nil && s.pipelined {
@@ -181,7 +186,7 @@ func (c *Core) tryFetch(f *fetch) bool {
 		return false
 	}
 	budget := min(int(max(f.maxBytes, 0)), c.eng.o.FetchMaxBytes, maxResponse)
-	bytes, hurry, start := 0, late || len(f.parts) == 0, 0
+	bytes, hurry, start := 0, late || f.asksNothing(), 0
 	if f.session != nil && f.session.start < f.count() {
 		start = f.session.start
 	}

@@ -96,9 +96,9 @@ func (f *fetch) expired(c *Core) {
 		if f.cold > 0 {
 			return
 		}
-		if c.now >= f.deadline { // now and then all of them are told anew
+		if c.now >= f.deadline { // now and then all of them are looked at, those of a large session in turns
 			f.drop()
-			s.heatAll()
+			s.heatShare()
 		}
 		c.pursue(f)
 		return
@@ -120,8 +120,8 @@ func (f *fetch) cancel(c *Core) {
 // false when everything is warm. The slices stay pinned until the pages are
 // there; then the request is evaluated anew.
 func (c *Core) populate(f *fetch) bool {
-	for i := range f.parts {
-		if s := &f.parts[i].slice; s.Cold && len(s.Bytes) > 0 {
+	for k := range f.count() {
+		if s := &f.part(k).slice; s.Cold && len(s.Bytes) > 0 {
 			f.cold++
 			c.op(ioring.Op{Kind: ioring.Populate, Token: tokenSpecial | uint64(c.populates.put(f)), Bytes: s.Bytes})
 		}

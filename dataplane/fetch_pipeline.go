@@ -3,6 +3,7 @@ package dataplane
 import (
 	"slices"
 
+	"lockstep/internal/mirror"
 	"lockstep/internal/wire"
 )
 
@@ -29,6 +30,7 @@ type pipeline struct {
 	queue           []*fetch
 	unsent          int
 	held            bool // the oldest waits for an answer to leave
+	turn            int  // which share is looked at when nothing has moved
 	answers         int64
 	given           [mirrorWindow]int64 // when the last answers were
 	last            int64
@@ -54,7 +56,11 @@ func (c *Core) queueFetch(f *fetch, req *wire.FetchRequest) {
 	case req.NumPartitions+req.NumForgotten+req.Mirror.NumReports > 0:
 		head.gen++ // where it is registered as waiting is of the old parts
 		head.cold, head.warmed = 0, false
-		c.lookAt(head)
+		// Behind it they would be answered when each before them has waited its
+		// time out: half a minute later, and of a registration that may be another.
+		head.reports, f.reports = append(head.reports, f.reports...), f.reports[:0]
+		head.parts = s.parts
+		c.pursue(head)
 	}
 }
 
@@ -138,13 +144,15 @@ func (s *fetchSession) heat(i int) {
 	}
 }
 
-// heatAll: every partition may have.
-func (s *fetchSession) heatAll() {
-	s.hot, s.start = s.hot[:0], 0
-	for i := range s.parts {
-		s.parts[i].hot = false
+// heatShare notes it of a share of all of them, another one each time. What
+// moves a mark, or ends what may be read, is told by a wake-up; this is for what
+// is not, such as a new log start.
+func (s *fetchSession) heatShare() {
+	phases := mirror.ReportPhases(len(s.parts))
+	for i := s.turn % phases; i < len(s.parts); i += phases {
 		s.heat(i)
 	}
+	s.turn++
 }
 
 // coolDown leaves hot what an evaluation has found something to tell of, in the

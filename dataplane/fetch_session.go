@@ -17,6 +17,7 @@ type fetchSession struct {
 	busy  bool  // a request of it is parked
 	parts []fetchPart
 	at    map[sessionKey]int // place in parts
+	empty []int32            // places in parts that nobody has
 	pipeline
 }
 
@@ -80,11 +81,14 @@ func (s *fetchSession) inUse() bool { return s != nil && (s.busy || len(s.queue)
 func (s *fetchSession) put(x fetchPart) (at int) {
 	key := sessionKey{x.id, x.index}
 	i, known := s.at[key]
-	if !known {
+	if n := len(s.empty); !known && n > 0 {
+		i = int(s.empty[n-1])
+		s.empty = s.empty[:n-1]
+	} else if !known {
 		i = len(s.parts)
-		s.at[key] = i
 		s.parts = append(s.parts, fetchPart{})
 	}
+	s.at[key] = i
 	x.hot = s.parts[i].hot
 	s.parts[i] = x
 	return i
@@ -117,26 +121,18 @@ func (c *Core) follow(s *fetchSession, i int) {
 	}
 }
 
-// forget takes partitions out.
+// forget takes partitions out. The places of the others stay: were they moved,
+// each change would have all of them looked at.
 func (s *fetchSession) forget(req *wire.FetchRequest) {
-	gone := false
 	for it := req.Forgotten(); it.Next(); {
 		key := sessionKey{it.TopicID(), it.Partition}
 		i, known := s.at[key]
 		if !known {
 			continue
 		}
-		last := len(s.parts) - 1
-		s.parts[i] = s.parts[last]
-		s.at[sessionKey{s.parts[i].id, s.parts[i].index}] = i
-		s.parts[last] = fetchPart{}
-		s.parts = s.parts[:last]
+		s.parts[i] = fetchPart{stopped: true, hot: s.parts[i].hot}
+		s.empty = append(s.empty, int32(i))
 		delete(s.at, key)
-		s.start = 0
-		gone = true
-	}
-	if gone && s.pipelined { // places have changed
-		s.heatAll()
 	}
 }
 

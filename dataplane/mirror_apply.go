@@ -1,8 +1,6 @@
 package dataplane
 
 import (
-	"slices"
-
 	"lockstep/internal/mirror"
 	"lockstep/internal/wire"
 	"lockstep/segment"
@@ -128,8 +126,16 @@ func (c *Core) takeAnswers(l *lane, res *wire.FetchResponse) {
 func (c *Core) takeAnswer(p *Partition, a *wire.ReportAnswer) uint64 {
 	d := p.down
 	r := p.role.Load()
-	if d == nil || !r.tracking || !d.sync {
+	if d == nil || !r.tracking || !d.sync || a.Sequence > d.sequence {
 		return 0
+	}
+	// Answers come on two lanes, and one may be overtaken. What the source says
+	// unasked, without a sequence, is newer than all that it has answered.
+	if a.Sequence > 0 && a.Sequence < d.answered {
+		return 0
+	}
+	if d.answered = a.Sequence; a.Sequence == 0 {
+		d.answered = d.sequence + 1
 	}
 	switch a.Err {
 	case wire.ErrNone:
@@ -167,10 +173,9 @@ func (c *Core) notCounted(p *Partition, r *role, why wire.ErrorCode) {
 	d.failReason = why
 }
 
-// takeFetched handles the partitions of a fetch answer. True: all of it was
-// taken, and a pipelined session goes on as it is.
-func (c *Core) takeFetched(l *lane, res *wire.FetchResponse, f *frame) (whole bool) {
-	whole = res.NumPartitions > 0
+// takeFetched handles the partitions of a fetch answer. Where all of it was
+// taken, a pipelined session goes on as it is.
+func (c *Core) takeFetched(l *lane, res *wire.FetchResponse, f *frame) {
 	for it := res.Partitions(); it.Next(); {
 		p, code := c.topics.find(it.Topic(), it.TopicID(), l.version >= 13, it.Partition)
 		if code != wire.ErrNone {
@@ -181,10 +186,10 @@ func (c *Core) takeFetched(l *lane, res *wire.FetchResponse, f *frame) (whole bo
 			continue // of an older question
 		}
 		if s.state != sessionReady || !c.fetched(s, &it, f) {
-			s.lost, whole = true, false
+			s.lost = true
+			c.changed(s)
 		}
 	}
-	return whole
 }
 
 // fetched handles one partition's answer. False: not all of it was taken.
@@ -304,7 +309,8 @@ func (c *Core) mirrorRecords(s *session, records []byte, f *frame, high, start i
 	c.touch(p)
 	if report {
 		c.lanes.dirty(c, p)
-		c.wantLane(s.lane) // the source may let us read ahead now
+		s.realigned = true // the source may let us read ahead now
+		c.changed(s)
 	}
 	return all
 }
@@ -382,7 +388,7 @@ func (x *lanes) roomFor(c *Core, p *Partition) {
 	if s.restEpoch != s.epoch { // the source has another leader now, whose log they may not be of
 		f.Release()
 		s.lost = true
-		c.wantLane(s.lane)
+		c.changed(s)
 		return
 	}
 	p.lock()
@@ -393,7 +399,7 @@ func (x *lanes) roomFor(c *Core, p *Partition) {
 	p.unlock()
 	c.mirrorRecords(s, rest, f, high, start)
 	f.Release()
-	c.wantLane(s.lane)
+	c.changed(s)
 }
 
 // sessionLost: the lane's connection is gone; what was learnt from it is old.
@@ -406,12 +412,11 @@ func (c *Core) sessionLost(s *session) {
 	s.p.unlock()
 }
 
-func (c *Core) sessionBack(s *session) { s.until = 0 }
-
 // attach begins to mirror a partition from a source broker, or moves it there.
 func (c *Core) attach(p *Partition, key laneKey, cluster string, epoch int32) {
 	s := c.lanes.sessions[p]
 	if s != nil && s.lane.key == key && s.epoch >= epoch && s.state != sessionHeld {
+		c.changed(s) // its role may be another
 		return
 	}
 	if s != nil && (s.state == sessionTruncating || s.state == sessionStalled) {
@@ -424,6 +429,7 @@ func (c *Core) attach(p *Partition, key laneKey, cluster string, epoch int32) {
 	s = &session{p: p, epoch: epoch, lane: c.lane(key, cluster), reportLane: c.lane(report, cluster), lost: true} // nothing named yet
 	s.owner = s
 	c.lanes.sessions[p] = s
+	s.at = len(s.lane.sessions)
 	s.lane.sessions = append(s.lane.sessions, s)
 	s.reportLane.users++
 	p.lock()
@@ -431,7 +437,7 @@ func (c *Core) attach(p *Partition, key laneKey, cluster string, epoch int32) {
 		d.owner, d.alignedEpoch, d.sourceHigh, d.heard, d.moved, d.fetching, d.drained, d.epochBehind, d.outOfReach = s, -1, -1, false, false, true, false, false, false
 	}
 	p.unlock()
-	c.wantLane(s.lane)
+	c.changed(s)
 }
 
 // detach ends a partition's session; its late answers find no owner.
@@ -443,7 +449,13 @@ func (c *Core) detach(p *Partition) {
 	delete(c.lanes.sessions, p)
 	c.timers.disarm(&s.timer)
 	l := s.lane
-	l.sessions = slices.DeleteFunc(l.sessions, func(x *session) bool { return x == s })
+	last := len(l.sessions) - 1
+	l.sessions[s.at] = l.sessions[last]
+	l.sessions[s.at].at = s.at
+	l.sessions[last] = nil
+	l.sessions = l.sessions[:last]
+	c.noteDue(l, p)
+	c.wantLane(l)
 	if s.frame != nil {
 		s.frame.Release()
 		s.frame, s.rest = nil, nil

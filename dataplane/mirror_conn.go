@@ -35,21 +35,23 @@ type lane struct {
 	queued    bool         // in lanes.flushing
 	dropped   bool
 
-	sessionID, sessionEpoch int32 // data lane: fetch session with the source
-	told                    []told
+	sessionID, sessionEpoch int32              // data lane: fetch session with the source
+	told                    []told             // what is to be fetched now
 	toldAt                  map[*Partition]int // place in told
+	syncs                   int                // how many of them are in SYNC
 	forgotten               []wire.ForgottenPartition
 
 	// Between clusters of our own kind many fetches are under way (R6).
-	window     int32 // as the source allows; 0 = one at a time
-	opened     int32 // correlation id of the request that asked for the session
-	generation int32 // last one named to the source, of any partition
-	wanted     int   // partitions that the source may answer for
-	wait       int32 // ms that a fetch may wait there
-	changed    bool  // what is to be fetched may be other than what the source was told
-	scanAt     int64 // when to look whether it is
-	synced     int   // partitions that report
-	phase      int   // which share of them repeats its report next
+	window     int32        // as the source allows; 0 = one at a time
+	opened     int32        // correlation id of the request that asked for the session
+	generation int32        // last one named to the source, of any partition
+	wait       int32        // ms that a fetch may wait there
+	full       bool         // all partitions may be other than the source was told
+	due        []*Partition // those may
+	waiting    []*Partition // those back off ...
+	soonest    int64        // ... until then, at the earliest; 0 none does
+	scanAt     int64        // when to look at a share of all of them
+	phase      int          // which share repeats its report next
 
 	users int // report lane: sessions that speak on it
 }
@@ -194,15 +196,8 @@ func (l *lane) expired(c *Core) {
 	}
 }
 
-// wantLane puts a lane on this turn's list of those with something to send,
-// perhaps about other partitions than before.
+// wantLane puts a lane on this turn's list of those with something to send.
 func (c *Core) wantLane(l *lane) {
-	l.changed = true
-	c.refill(l)
-}
-
-// refill is wantLane where nothing is new: the source knows it all.
-func (c *Core) refill(l *lane) {
 	if !l.queued {
 		l.queued = true
 		c.lanes.flushing = append(c.lanes.flushing, l)
@@ -255,11 +250,10 @@ func (x *lanes) frame(c *Core, l *lane, frame []byte, f *frame) {
 	c.takeAnswers(l, &res)
 	if !l.key.report {
 		c.m.mirrorFetches.Add(1)
-		if l.sessionAnswered(&res, c.eng.mostFetches()) && c.takeFetched(l, &res, f) && l.window > 0 {
-			c.refill(l)
-		} else {
-			c.wantLane(l)
+		if l.sessionAnswered(&res, c.eng.mostFetches()) {
+			c.takeFetched(l, &res, f)
 		}
+		c.wantLane(l)
 	} else if len(l.dirty) > 0 {
 		c.wantLane(l)
 	}
@@ -292,7 +286,7 @@ func (c *Core) greeted(l *lane, body []byte) {
 	l.state, l.backoff = laneReady, 0
 	c.timers.arm(&l.timer, c.now+reportRepeat)
 	for _, s := range l.sessions {
-		c.sessionBack(s)
+		s.until = 0
 	}
 	c.wantLane(l)
 	if l.key.report {

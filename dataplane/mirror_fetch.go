@@ -11,12 +11,11 @@ import (
 // last whole request named: by partition, not by our sessions, which come and go
 // while a request is under way.
 
-// told is one partition as the source was last told of it.
+// told is one partition as the source was last told of it: what is fetched now.
 type told struct {
-	p      *Partition
-	at     wire.FetchTarget
-	sync   bool
-	wanted bool // scratch of sendFetch
+	p    *Partition
+	at   wire.FetchTarget
+	sync bool
 }
 
 // sendFetch asks for everything that may be fetched on a data lane: with one
@@ -25,41 +24,29 @@ func (c *Core) sendFetch(l *lane) {
 	if l.inFlight >= int(max(l.window, 1)) {
 		return
 	}
-	if l.window == 0 || l.changed || c.now >= l.scanAt {
+	if l.window == 0 || l.full || len(l.due) > 0 || c.now >= l.scanAt || l.soonest > 0 && c.now >= l.soonest {
 		c.sendChanges(l)
 	}
 	c.lanes.targets, c.lanes.reports = c.lanes.targets[:0], c.lanes.reports[:0]
-	for l.wanted > 0 && l.inFlight < int(l.window)-1 { // one is left for changes
-		c.sendOne(l, mirrorPipeBytes, nil)
+	for len(l.told) > 0 && l.inFlight < int(l.window)-1 { // one is left for changes
+		c.sendOne(l, mirrorPipeBytes)
 	}
 }
 
-// sendChanges looks at every partition and says what the source does not know.
+// sendChanges says what the source does not know: of a pipelined session by a
+// look at what has changed, else by one at every partition.
 func (c *Core) sendChanges(l *lane) {
 	x := &c.lanes
 	x.targets, x.reports, x.offsets, x.isr = x.targets[:0], x.reports[:0], x.offsets[:0], x.isr[:0]
-	for i := range l.told {
-		l.told[i].wanted = false
+	due := c.now >= l.scanAt
+	if l.window == 0 || l.full {
+		c.lookAtAll(l)
+	} else {
+		c.lookAtDue(l, due)
 	}
-	soonest, synced, soon := int64(0), 0, false
-	phases, due := mirror.ReportPhases(l.synced), c.now >= l.scanAt
-	l.wanted, l.changed = 0, false
-	for i, s := range l.sessions {
-		if s.until > c.now && (soonest == 0 || s.until < soonest) {
-			soonest = s.until
-		}
-		want, sync := c.wantTarget(l, s, due && i%phases == l.phase%phases)
-		if want {
-			l.wanted++
-		}
-		if sync {
-			synced++
-		}
-		soon = soon || want && !sync
-	}
-	l.synced = synced
+	synced := l.synced()
 	l.wait = int32(mirror.LookEvery(len(l.sessions)).Milliseconds())
-	if soon && l.wait <= mirrorWaitMS {
+	if len(l.told) > synced && l.wait <= mirrorWaitMS {
 		l.wait = mirrorWaitSoonMS
 	}
 	if due { // not at each change: those bring no report about again
@@ -67,20 +54,19 @@ func (c *Core) sendChanges(l *lane) {
 		l.scanAt = c.now + int64(l.wait)*1e6
 	}
 	l.scanAt = min(l.scanAt, c.now+int64(l.wait)*1e6)
-	if l.wanted == 0 && l.window == 0 {
-		c.timers.arm(&l.timer, max(soonest, c.now+sessionBackoff))
+	if len(l.told) == 0 && l.window == 0 {
+		c.timers.arm(&l.timer, max(l.soonest, c.now+sessionBackoff))
 		return
 	}
-	forgotten := l.forgetUnwanted()
-	if l.window == 0 || len(x.targets)+len(forgotten)+len(x.reports) > 0 {
-		c.sendOne(l, mirrorFetchBytes, forgotten)
+	if l.window == 0 || len(x.targets)+len(l.forgotten)+len(x.reports) > 0 {
+		c.sendOne(l, mirrorFetchBytes)
 	}
 	next := l.scanAt
 	if l.window == 0 {
 		next = 0 // its answer is the next occasion
 	}
-	if soonest > 0 { // a partition that waits is not forgotten over those that do not
-		if soon := min(max(soonest, c.now), c.now+reportRepeat); next == 0 || soon < next {
+	if l.soonest > 0 { // a partition that waits is not forgotten over those that do not
+		if soon := min(max(l.soonest, c.now), c.now+reportRepeat); next == 0 || soon < next {
 			next = soon
 		}
 	}
@@ -89,9 +75,85 @@ func (c *Core) sendChanges(l *lane) {
 	}
 }
 
+// lookAtAll looks at every partition of a lane, and at those it once had.
+func (c *Core) lookAtAll(l *lane) {
+	l.full, l.due, l.waiting, l.soonest = false, l.due[:0], l.waiting[:0], 0
+	for _, s := range l.sessions {
+		c.compare(l, s.p, false)
+	}
+	for i := len(l.told) - 1; i >= 0; i-- {
+		if s := c.lanes.sessions[l.told[i].p]; s == nil || s.lane != l {
+			l.untell(l.told[i].p)
+		}
+	}
+}
+
+// lookAtDue looks at partitions that may be other than the source knows them,
+// and, when it is time, at a share of the others: those repeat their reports.
+func (c *Core) lookAtDue(l *lane, share bool) {
+	if l.soonest > 0 && c.now >= l.soonest {
+		l.due = append(l.due, l.waiting...)
+		l.waiting, l.soonest = l.waiting[:0], 0
+	}
+	for _, p := range l.due {
+		c.compare(l, p, false)
+	}
+	clear(l.due)
+	l.due = l.due[:0]
+	if !share {
+		return
+	}
+	phases := mirror.ReportPhases(l.synced())
+	for i := l.phase % phases; i < len(l.sessions); i += phases {
+		c.compare(l, l.sessions[i].p, true)
+	}
+}
+
+// changed: a partition may be to be fetched otherwise than the source was told.
+func (c *Core) changed(s *session) {
+	if !s.due {
+		s.due = true
+		c.noteDue(s.lane, s.p)
+	}
+	c.wantLane(s.lane)
+}
+
+// noteDue has a partition looked at before the next request. Where all of them
+// will be, there is no list.
+func (c *Core) noteDue(l *lane, p *Partition) {
+	if l.window == 0 {
+		l.full = true
+		return
+	}
+	l.due = append(l.due, p)
+}
+
+// compare holds a partition against what the source was told of it.
+func (c *Core) compare(l *lane, p *Partition, repeat bool) {
+	s := c.lanes.sessions[p]
+	if s == nil || s.lane != l {
+		l.untell(p)
+		return
+	}
+	s.due = false
+	if s.until > c.now && s.state == sessionReady {
+		l.waiting = append(l.waiting, p)
+		// Those that wait are looked at together, and not at every instant that
+		// one of them is due.
+		if at := max(s.until, c.now+sessionBackoff/5); l.soonest == 0 || at < l.soonest {
+			l.soonest = at
+		}
+	}
+	if !c.wantTarget(l, s, repeat) {
+		l.untell(p)
+	}
+}
+
 // sendOne sends one fetch with the targets and reports at hand.
-func (c *Core) sendOne(l *lane, maxBytes int32, forgotten []wire.ForgottenPartition) {
+func (c *Core) sendOne(l *lane, maxBytes int32) {
 	x := &c.lanes
+	forgotten := l.forgotten
+	l.forgotten = l.forgotten[:0]
 	params := wire.FetchParams{ReplicaID: -1, ReplicaEpoch: -1, MaxWaitMs: l.wait, MinBytes: 1,
 		MaxBytes: maxBytes, SessionID: l.sessionID, SessionEpoch: l.sessionEpoch, Forgotten: forgotten}
 	switch {
@@ -115,18 +177,18 @@ func (c *Core) sendOne(l *lane, maxBytes int32, forgotten []wire.ForgottenPartit
 
 // wantTarget tells whether a partition is to be fetched now, and lists it where
 // the source does not know yet from where. repeat: its report is due again.
-func (c *Core) wantTarget(l *lane, s *session, repeat bool) (want, sync bool) {
+func (c *Core) wantTarget(l *lane, s *session, repeat bool) bool {
 	if s.state != sessionReady || s.until > c.now {
-		return false, false
+		return false
 	}
 	p := s.p
 	p.lock()
 	defer p.unlock()
 	r := p.role.Load()
 	if !r.tracking || p.down == nil || p.down.owner != s || !p.down.run {
-		return false, false
+		return false
 	}
-	now := told{p: p, at: s.target(r, l.version), sync: p.down.sync, wanted: true}
+	now := told{p: p, at: s.target(r, l.version), sync: p.down.sync}
 	i, known := l.toldAt[p]
 	if !known {
 		i = len(l.told)
@@ -144,13 +206,14 @@ func (c *Core) wantTarget(l *lane, s *session, repeat bool) (want, sync bool) {
 		now.at.Generation = s.generation
 		c.lanes.targets = append(c.lanes.targets, now.at)
 	}
-	l.told[i] = now
+	l.tell(i, now)
 	// A report is what lets the source read ahead. Its answer is how we hear of
 	// a release, so it is repeated where nothing happens, too.
-	if sync = now.sync && l.version >= 20; sync && (repeat || named || l.window == 0) {
+	if now.sync && l.version >= 20 && (repeat || named || s.realigned || l.window == 0) {
 		c.buildReport(p, r)
 	}
-	return true, sync
+	s.realigned = false
+	return true
 }
 
 // tells whether the source must be told where a partition is. The cursor of a
@@ -168,24 +231,43 @@ func (l *lane) cursorMoved(p *Partition) {
 	}
 }
 
-// forgetUnwanted takes what is not to be fetched now out of the session.
-func (l *lane) forgetUnwanted() []wire.ForgottenPartition {
-	l.forgotten = l.forgotten[:0]
-	kept := l.told[:0]
-	for _, t := range l.told {
-		if t.wanted {
-			l.toldAt[t.p] = len(kept)
-			kept = append(kept, t)
-			continue
-		}
-		delete(l.toldAt, t.p)
-		if l.sessionID != 0 {
-			l.forgotten = append(l.forgotten, wire.ForgottenPartition{Topic: t.p.topic, TopicID: t.p.id, Partition: t.p.index})
-		}
+// tell notes what the source is told of its i-th partition.
+func (l *lane) tell(i int, now told) {
+	if l.told[i].sync {
+		l.syncs--
 	}
-	clear(l.told[len(kept):])
-	l.told = kept
-	return l.forgotten
+	if now.sync {
+		l.syncs++
+	}
+	l.told[i] = now
+}
+
+// untell takes a partition that is not to be fetched now out of the session.
+func (l *lane) untell(p *Partition) {
+	i, known := l.toldAt[p]
+	if !known {
+		return
+	}
+	l.tell(i, told{})
+	last := len(l.told) - 1
+	if i != last {
+		l.told[i] = l.told[last]
+		l.toldAt[l.told[i].p] = i
+		l.told[last] = told{}
+	}
+	l.told = l.told[:last]
+	delete(l.toldAt, p)
+	if l.sessionID != 0 {
+		l.forgotten = append(l.forgotten, wire.ForgottenPartition{Topic: p.topic, TopicID: p.id, Partition: p.index})
+	}
+}
+
+// synced is how many partitions report.
+func (l *lane) synced() int {
+	if l.version < 20 {
+		return 0
+	}
+	return l.syncs
 }
 
 // asked tells whether an answer for a partition is one to what its session
@@ -198,7 +280,8 @@ func (l *lane) asked(s *session, it *wire.FetchResponseIter) bool {
 
 // beginSession asks for a new session with the next fetch.
 func (l *lane) beginSession() {
-	l.sessionID, l.sessionEpoch, l.window = 0, 0, 0
+	l.sessionID, l.sessionEpoch, l.window, l.full = 0, 0, 0, true
+	l.forgotten = l.forgotten[:0]
 }
 
 // sessionAnswered follows the session over an answer; false means that the

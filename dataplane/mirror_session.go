@@ -21,6 +21,7 @@ type session struct {
 	timer
 	p            *Partition
 	lane         *lane
+	at           int // place in the lane's sessions
 	reportLane   *lane
 	reportQueued bool
 	epoch        int32 // source leader epoch, as last learnt; -1 unknown
@@ -38,6 +39,8 @@ type session struct {
 	// pipelined lane
 	generation int32 // of the cursor at the source, as we named it last
 	lost       bool  // an answer of it was not taken whole: a new one must be named
+	due        bool  // to be looked at before the next request
+	realigned  bool  // its next look brings a report
 }
 
 // verdict is what an answer means for a session.

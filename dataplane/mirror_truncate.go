@@ -82,7 +82,7 @@ func (c *Core) truncated(s *session, err error) {
 		c.lanes.roomFor(c, s.p)
 		return
 	}
-	c.wantLane(s.lane)
+	c.changed(s)
 }
 
 // expired: a truncation that met a busy log tries again.

@@ -94,6 +94,7 @@ type downstream struct {
 	sync         bool  // reports are sent
 	sequence     int64 // of the last report, per leadership
 	acked        int64 // newest sequence the source has accepted
+	answered     int64 // reports below this one have their answer, or have been overtaken by another word of the source
 	reportedLEO  int64 // highest min-ISR LEO put in a report
 	sourceHigh   int64 // mark of an answer this fetcher received, -1 none
 	heard        bool  // ... on the connection it has now: without one the lag is unknown, not what it was

@@ -192,7 +192,7 @@ func (e *Engine) applyPartition(p *Partition, t *meta.Topic, mp *meta.Partition,
 		p.elected(r)
 	}
 	p.setLocal(mp, settings.MinISR, r.leaderID)
-	p.setMirrors(t.Registrations)
+	ended := p.setMirrors(t.Registrations)
 	report = p.setDownstream(t, mp, mirrored)
 	p.role.Store(r)
 	e.keepFlushing(p)
@@ -201,6 +201,9 @@ func (e *Engine) applyPartition(p *Partition, t *meta.Topic, mp *meta.Partition,
 		return p.high.Interest() | p.end.Interest(), false
 	}
 	wake = p.regate(r)
+	if ended { // who reads ahead by it hears of it at once
+		wake |= p.high.Interest() | p.end.Interest()
+	}
 	e.follow(p) // what a crash left unflushed counts for a durable topic once it is flushed
 	if old.settings.Durable != settings.Durable || old.readOnly != r.readOnly {
 		wake |= p.high.Interest()
@@ -240,8 +243,9 @@ func (p *Partition) setLocal(mp *meta.Partition, minISR, self int32) {
 }
 
 // setMirrors takes the registrations that gate. A report stays while its
-// registration does. [L]
-func (p *Partition) setMirrors(list []meta.Registration) {
+// registration does. It tells whether one has ended. [L]
+func (p *Partition) setMirrors(list []meta.Registration) (ended bool) {
+	stay := 0
 	var mirrors []watermark.Mirror
 	var fences []fence
 	for _, reg := range list {
@@ -252,10 +256,13 @@ func (p *Partition) setMirrors(list []meta.Registration) {
 		f := fence{clusterID: reg.ClusterID, epoch: reg.Epoch}
 		if i := p.mirrorIndex(reg.Mirror); i >= 0 && p.fences[i].epoch == reg.Epoch {
 			m.Report, f.reported = p.mirrors[i].Report, p.fences[i].reported
+			stay++
 		}
 		mirrors, fences = append(mirrors, m), append(fences, f)
 	}
+	ended = stay < len(p.mirrors)
 	p.mirrors, p.fences = mirrors, fences
+	return ended
 }
 
 // setDownstream begins, changes or ends the destination side. It tells whether
@@ -272,12 +279,12 @@ func (p *Partition) setDownstream(t *meta.Topic, mp *meta.Partition, mirrored bo
 	}
 	if d.leaderEpoch != mp.LeaderEpoch {
 		// A new leadership: its own sequence, and nothing is known of the source.
-		d.leaderEpoch, d.sequence, d.acked = mp.LeaderEpoch, 0, 0
+		d.leaderEpoch, d.sequence, d.acked, d.answered = mp.LeaderEpoch, 0, 0, 0
 		d.leoAtElection, d.reportedLEO = p.log.NextOffset(), 0
 	}
 	sync := t.Mirror.EffectiveType() == mirror.Sync
 	if report = sync && (!d.sync || d.registration != t.Mirror.RegistrationEpoch); report {
-		d.failingSince, d.failReason, d.acked = 0, 0, 0
+		d.failingSince, d.failReason, d.acked, d.answered = 0, 0, 0, d.sequence+1 // answers to what named another are of the past
 	}
 	if !sync {
 		d.failingSince, d.failReason = 0, 0
