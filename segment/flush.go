@@ -26,10 +26,11 @@ func (f *Flush) End() int64 { return f.end }
 // durable; false when it is, or when a flush or truncation is under way. [L]
 func (l *Log) FlushPlan() (Flush, bool) {
 	epochsDirty := l.epochs.dirty.Load() && l.exists
-	if l.err() != nil || l.flushing || l.truncating || (l.End() <= l.Durable() && !l.namesDirty && !epochsDirty) {
+	if l.err() != nil || l.flushing || l.truncating || (l.End() <= l.Durable() && !l.namesDirty && !l.unlinked.Load() && !epochsDirty) {
 		return Flush{}, false
 	}
 	f := Flush{log: l, end: l.End(), names: l.namesDirty}
+	f.names = l.unlinked.Swap(false) || f.names
 	f.segs = l.list()
 	for len(f.segs) > 0 && f.segs[0].end.Load() <= f.log.Durable() {
 		f.segs = f.segs[1:]

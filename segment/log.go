@@ -90,8 +90,10 @@ type Log struct {
 	truncating bool
 	cleaning   bool
 	flushing   bool
-	exists     bool // the partition's directory is on disk
-	namesDirty bool // files were made whose names may not be durable
+	exists     bool        // the partition's directory is on disk
+	namesDirty bool        // files were made whose names may not be durable
+	unlinked   atomic.Bool // files were removed, likewise: after a clean stop nobody looks for one that is back
+	leftFiles  atomic.Bool // files could not be removed: a manifest would hide them
 	producers  *Producers
 }
 

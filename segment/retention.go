@@ -87,8 +87,12 @@ func (d *Dropped) Do() error {
 	for _, s := range d.segs {
 		if err == nil {
 			err = d.log.removeFiles(s.base)
+			d.log.unlinked.Store(true) // after the call: a flush before it does not cover it
 		}
 		s.retire()
+	}
+	if err != nil {
+		d.log.leftFiles.Store(true)
 	}
 	d.segs = nil
 	return err

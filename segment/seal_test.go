@@ -309,3 +309,74 @@ func TestFailedStepLeavesNoName(t *testing.T) {
 		}
 	}
 }
+
+// What retention dropped stays gone over a clean stop and a loss of power: a file
+// that is back is in no manifest, and once retention has dropped those after it the
+// log has a hole.
+func TestDroppedFilesStayGone(t *testing.T) {
+	cfg := smallConfig
+	cfg.RetentionBytes = 6000
+	drop := func(l *Log) {
+		d := l.Drop(l.RetentionPlan(0, l.End()))
+		if err := d.Do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill := func(l *Log) {
+		for range 30 {
+			put(t, l, plain(l.NextOffset(), 1, 300))
+		}
+	}
+	m, d, l := memLog(t, cfg)
+	fill(l)
+	if err := l.AdvanceStart(l.Segments()[1].Base); err != nil { // so that the drop changes no file beside
+		t.Fatal(err)
+	}
+	flush(t, l) // the names are durable, and no later flush looks at them
+	drop(l)
+	first := l.Segments()[0].Base
+	if first == 0 {
+		t.Fatal("nothing was dropped")
+	}
+	closeAll(t, d, []*Log{l})
+	for kept := range 40 { // names of each directory that the disk has
+		disk := m.PowerCut(Loss{Tail: losing.Tail, Sector: losing.Sector, Names: func(_ string, n int) int { return min(kept, n) }})
+		l := openLog(t, openDir(t, disk, "/data"), cfg)
+		fill(l)
+		flush(t, l)
+		drop(l)
+		if l.Segments()[0].Base == first {
+			t.Fatal("nothing was dropped after the restart")
+		}
+		end := l.End()
+		again, _, err := openDir(t, disk.Died(nil), "/data").OpenLog(testID, cfg, 0)
+		if err != nil || again.End() != end {
+			t.Fatalf("with %d names kept: %v, the log ends at %d, it was %d", kept, err, again.End(), end)
+		}
+		again.Close()
+	}
+}
+
+// A file that could not be removed is seen by the next start, also a clean one.
+func TestFileThatStaysIsSeen(t *testing.T) {
+	m, d, l := memLog(t, smallConfig)
+	for range 40 {
+		put(t, l, plain(l.NextOffset(), 1, 300))
+	}
+	m.SetFault(func(op, name string) error {
+		if op == "remove" && strings.HasSuffix(name, logSuffix) {
+			return fmt.Errorf("fault: %w", ErrNoSpace)
+		}
+		return nil
+	})
+	dropped := l.Drop(1)
+	if err := dropped.Do(); err == nil {
+		t.Fatal("removed")
+	}
+	m.SetFault(nil)
+	closeAll(t, d, []*Log{l})
+	l = openLog(t, openDir(t, m, "/data"), smallConfig)
+	if l.Segments()[0].Base != 0 {
+		t.Fatalf("the log begins with %d, and a file of offset 0 is there", l.Segments()[0].Base)
+	}
+}
