@@ -173,7 +173,11 @@ const minFrame = 8
 // startLarge moves the beginning of a frame into a buffer of its whole size;
 // the rest is received straight into it. Without memory the connection waits.
 func (c *Core) startLarge(cn *conn, b []byte, size int) {
-	buf := c.pool.Alloc(size)
+	var piece *ioring.Buffer
+	if cn.in.refs.Load() == 1 { // nobody else reads it: it goes home below
+		piece = cn.in.buf
+	}
+	buf := c.pool.AllocInPlaceOf(piece, size)
 	if buf == nil {
 		cn.need = size
 		c.starve(cn)
@@ -183,6 +187,9 @@ func (c *Core) startLarge(cn *conn, b []byte, size int) {
 	cn.bigN = copy(buf.Data, b)
 	cn.big = c.newFrame(buf)
 	c.letGo(cn)
+	if piece != nil {
+		c.bringHome()
+	}
 }
 
 // starve puts a connection in the queue for frame memory.

@@ -258,6 +258,25 @@ func TestFrameMemory(t *testing.T) {
 	}
 }
 
+// TestPieceIsNotWaitedFor: a frame that leaves no room beside the piece it began
+// with does not wait for that piece.
+func TestPieceIsNotWaitedFor(t *testing.T) {
+	r := newRig(t, 1, "t")
+	c := r.core(0)
+	c.pool = ioring.NewPool(&r.mem, 1<<20) // the frame is of this class
+	x := r.dial(0)
+	b := x.request(wire.KeyProduce, 9, produceBody(9, -1, 1000, "t", part{0, records(1, 700_000)}))
+	r.give(x, b[:ioring.ProvidedSize])
+	if len(x.armed) == 0 || x.armed[0].Kind != ioring.RecvInto {
+		t.Fatalf("it waits with %d bytes in use, all of them its own", c.pool.InUse())
+	}
+	want(t, "in use", c.pool.InUse(), 1<<20)
+	r.give(x, b[ioring.ProvidedSize:])
+	r.settle()
+	want(t, "code", r.produced(x, 9)[0].code, wire.ErrNone)
+	want(t, "in use at the end", c.pool.InUse(), 0)
+}
+
 // TestHungryAndHome: a frame that another thread lets go between this shard's
 // look at what came home and its word that it starves wakes nobody, so the shard
 // looks again.

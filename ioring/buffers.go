@@ -67,9 +67,16 @@ func classOf(n int) int {
 // Alloc returns a buffer with len(Data) == n, or nil when the budget does not
 // allow it now: the caller waits until something has come home. A single
 // request is always allowed when nothing else is in use.
-func (p *Pool) Alloc(n int) *Buffer {
-	c := classOf(n)
-	if c > maxClass || (p.inUse > 0 && p.inUse+1<<c > p.budget) {
+func (p *Pool) Alloc(n int) *Buffer { return p.AllocInPlaceOf(nil, n) }
+
+// AllocInPlaceOf is Alloc for whoever frees old at once then: alone, it must not
+// wait for what it has itself.
+func (p *Pool) AllocInPlaceOf(old *Buffer, n int) *Buffer {
+	c, alone := classOf(n), p.inUse == 0
+	if old != nil && old.provided == 0 {
+		alone = p.inUse == 1<<old.class
+	}
+	if c > maxClass || (!alone && p.inUse+1<<c > p.budget) {
 		return nil
 	}
 	b := p.free[c]
