@@ -92,7 +92,7 @@ func (w *World) laws() {
 	w.pairLaws()
 	for _, n := range w.nodes {
 		for _, k := range n.kernels {
-			w.check(k.core.Pool().InUse() <= frameMemory, "LimitsHold", k.core.Pool().InUse(), " bytes of frames")
+			w.check(k.core.Pool().InUse() <= max(w.cfg.Memory, largestFrame), "LimitsHold", k.core.Pool().InUse(), " bytes of frames")
 		}
 	}
 	w.model.applied = n.eng.Applied()

@@ -10,6 +10,7 @@ const (
 	segmentBytes  = 48 << 10
 	messageBytes  = 24 << 10
 	frameMemory   = 128 << 10 // scarce at times
+	largestFrame  = 128 << 10 // a single frame may be larger than all of the memory
 	requestBytes  = 64 << 10
 	jobsPending   = 10_000
 	settleTurns   = 200_000

@@ -91,7 +91,7 @@ func (n *node) start() {
 	w.check(!n.sealed || dir.Clean(), "CleanStopIsClean", n.name, ": the directory does not carry the mark")
 	n.dir, n.sealed = dir, false
 	n.eng, err = dataplane.New(dataplane.Options{NodeID: 1, Reactors: w.cfg.Reactors, MaxRequestBytes: requestBytes,
-		FrameMemory: frameMemory, FetchMaxBytes: 256 << 10, Unstable: true, Dirs: []*segment.Dir{dir}, Settings: n.settings, Inflate: compress.Inflate, Compress: compress.Compress,
+		FrameMemory: w.cfg.Memory, FetchMaxBytes: 256 << 10, Unstable: true, Dirs: []*segment.Dir{dir}, Settings: n.settings, Inflate: compress.Inflate, Compress: compress.Compress,
 		Views: n, Cold: n, Clock: w, Memory: heap{}, Log: slog.New(slog.NewTextHandler(n, nil)), Background: n.background})
 	w.must(err)
 	for _, c := range n.eng.Cores() {

@@ -22,6 +22,7 @@ type Config struct {
 	Faults      bool // disk, network, crashes
 	Events      int
 	Files       int64 // kept open at most, 0 all
+	Memory      int   // of frames
 	Compact     bool  // a topic is compacted
 	Bad         bool  // plugins are swapped for bad ones
 	AutoRelease int64 // ms of silence after which a policy may release, 0 never
@@ -33,7 +34,7 @@ func Pick(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 7))
 	return Config{Reactors: []int{1, 3}[r.IntN(2)], Durable: r.IntN(3) == 0, Mirrors: r.IntN(3), Faults: r.IntN(3) > 0, Pair: r.IntN(2) == 0, Events: 4000,
 		Failover: r.IntN(3) == 0, Files: []int64{0, 0, 3}[r.IntN(3)],
-		Bad: r.IntN(3) > 0, Compact: r.IntN(2) == 0, AutoRelease: []int64{0, 0, 2000}[r.IntN(3)]}
+		Bad: r.IntN(3) > 0, Compact: r.IntN(2) == 0, Memory: []int{frameMemory, frameMemory, frameMemory / 4}[r.IntN(3)], AutoRelease: []int64{0, 0, 2000}[r.IntN(3)]}
 }
 
 // World is everything there is, and the order in which it happens.
