@@ -20,6 +20,7 @@ type Options struct {
 	Dir                     string // parent of the data; empty = the system's
 	RTT                     time.Duration
 	WarmUp, Duration, Every time.Duration
+	Fill                    bool                 // makes bounded memory resident first
 	OwnCPU                  func() time.Duration // of this process: load and line
 	Note                    func(format string, args ...any)
 	Leak                    func(n int, figures map[string]float64) // for tests: changes what the n-th sample saw
@@ -52,6 +53,13 @@ func (x *run) run(ctx context.Context, o Options) (*report.Soak, error) {
 		return nil, err
 	}
 	s := &report.Soak{Engine: x.c.Source.Engine(ctx), RTTMs: float64(o.RTT) / float64(time.Millisecond), WarmUpS: o.WarmUp.Seconds(), Seconds: o.Duration.Seconds(), EveryS: o.Every.Seconds()}
+	if o.Fill {
+		for _, b := range []*testcluster.Broker{x.c.Source, x.c.Destination} {
+			if err := x.fill(ctx, b); err != nil {
+				return nil, err
+			}
+		}
+	}
 	load, stop := context.WithCancel(ctx)
 	defer func() { stop(); x.pending.Wait() }()
 	x.load(load)

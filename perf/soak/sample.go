@@ -24,7 +24,8 @@ type figure struct {
 var figures = []figure{{"RSS, MiB", true}, {"RSS without files, MiB", true}, {"descriptors", false}, {"goroutines", false}, {"threads", false}, {"maps", false}, {"files on disk", false}}
 
 // more are kept for whoever looks for a cause.
-var more = map[string]string{"heap in use, MiB": "go_memstats_heap_inuse_bytes", "heap objects": "go_memstats_heap_objects", "connections": "kafka_server_broker_connections"}
+var more = map[string]string{"heap in use, MiB": "go_memstats_heap_inuse_bytes", "Go's memory, MiB": "go_memstats_sys_bytes", "given back by Go, MiB": "go_memstats_heap_released_bytes",
+	"live heap aimed at, MiB": "go_memstats_next_gc_bytes", "stacks, MiB": "go_memstats_stack_inuse_bytes", "heap objects": "go_memstats_heap_objects", "connections": "kafka_server_broker_connections"}
 
 // sample looks at a broker once.
 func sample(ctx context.Context, b *testcluster.Broker) (map[string]float64, error) {
@@ -53,6 +54,9 @@ func sample(ctx context.Context, b *testcluster.Broker) (map[string]float64, err
 	if err != nil {
 		return nil, err
 	}
+	if err := resident(filepath.Join(proc, "smaps"), f); err != nil {
+		return nil, err
+	}
 	page, err := b.Page(ctx, "/metrics")
 	if err != nil {
 		return nil, err
@@ -65,6 +69,38 @@ func sample(ctx context.Context, b *testcluster.Broker) (map[string]float64, err
 		}
 	}
 	return f, nil
+}
+
+// kinds of what is mapped, by what the path ends in; the rest of the files is
+// the program and its libraries.
+var kinds = map[string]string{".log": "resident of logs, MiB", ".index": "resident of indexes, MiB", ".timeindex": "resident of indexes, MiB", ".db": "resident of the metadata log, MiB"}
+
+// resident divides what a process has in memory by what it maps: where RSS
+// grows, it says of what.
+func resident(smaps string, f map[string]float64) error {
+	data, err := os.ReadFile(smaps)
+	if err != nil {
+		return err
+	}
+	kind := ""
+	for line := range strings.Lines(string(data)) {
+		words := strings.Fields(line)
+		if len(words) >= 5 && strings.Contains(words[0], "-") { // address, rights, offset, device, inode, path
+			path := strings.Join(words[5:], " ")
+			switch ext := filepath.Ext(strings.TrimSuffix(path, " (deleted)")); {
+			case kinds[ext] != "":
+				kind = kinds[ext]
+			case strings.HasPrefix(path, "/"):
+				kind = "resident of other files, MiB"
+			default:
+				kind = "resident of no file, MiB"
+			}
+		} else if len(words) >= 2 && words[0] == "Rss:" {
+			v, _ := strconv.ParseFloat(words[1], 64)
+			f[kind] += v / 1024
+		}
+	}
+	return nil
 }
 
 // kib is a number of /proc/PID/status.

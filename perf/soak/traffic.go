@@ -8,11 +8,16 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"lockstep/internal/testcluster"
 )
 
 // Topics that live as long as the run: one in SYNC, one in ASYNC, one at the
 // source alone.
 const orders, clicks, local = "orders", "clicks", "local"
+
+// filling is there until the load begins.
+const filling = "filling"
 
 // writer is a producer that lasts.
 type writer struct {
@@ -126,6 +131,44 @@ func (x *run) reread(ctx context.Context, addr, topic string) error {
 		x.tally.add("records read from the beginning", int64(fs.NumRecords()))
 	}
 	return nil
+}
+
+// fill makes what is bounded resident at a broker, by large requests.
+func (x *run) fill(ctx context.Context, b *testcluster.Broker) error {
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr), kgo.DefaultProduceTopic(filling), kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.MaxBufferedRecords(8), kgo.ProducerBatchMaxBytes(2*fillingSize))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	adm := kadm.NewClient(cl)
+	if _, err := adm.CreateTopic(ctx, 1, 1, nil, filling); err != nil {
+		return err
+	}
+	failed := make(chan error, 1)
+	v := value(rand.New(rand.NewPCG(0, 0)), fillingSize)
+	for range fillings {
+		cl.Produce(ctx, &kgo.Record{Value: v}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+			}
+		})
+	}
+	if err := cl.Flush(ctx); err != nil {
+		return err
+	}
+	select {
+	case err := <-failed:
+		return err
+	default:
+	}
+	_, err = adm.DeleteTopic(ctx, filling)
+	return err
 }
 
 // fresh is an idempotent producer that writes a few records and goes.
