@@ -160,7 +160,7 @@ func TestPeers(t *testing.T) {
 			}
 		}
 	}
-	if metrics["P2"] != 3 || metrics["P4"] < 4 || metrics["P5"] != 3 || len(c.doc.Sweep) < 2 {
+	if metrics["P2"] != 4 || metrics["P4"] < 4 || metrics["P5"] != 3 || len(c.doc.Sweep) < 2 {
 		t.Errorf("series by goal: %v, sweep of %d", metrics, len(c.doc.Sweep))
 	}
 	page := filepath.Join(dir, "RESULTS.md")
