@@ -11,7 +11,7 @@ const (
 	fileBytes = 16 << 20
 	// groupFor is the time of a group's flushes, groupBytes is reserved of each
 	// file; a file that is full begins anew.
-	groupFor, groupBytes = time.Second, 512 << 20
+	groupFor, groupBytes = time.Second, 128 << 20
 	// echoes over loopback.
 	echoes = 2000
 )
