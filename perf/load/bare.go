@@ -14,6 +14,12 @@ import (
 // frames as large as it asks for, out of memory: what TCP does here with no
 // broker in the way. It ends with ctx.
 func ServeBare(ctx context.Context, ln net.Listener) error {
+	return serveEach(ctx, ln, sendBare)
+}
+
+// serveEach gives each connection a goroutine. How it ended is not said: the
+// other side counts what comes.
+func serveEach(ctx context.Context, ln net.Listener, serve func(net.Conn) error) error {
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
 	var wg sync.WaitGroup
@@ -28,7 +34,7 @@ func ServeBare(ctx context.Context, ln net.Listener) error {
 		}
 		wg.Go(func() {
 			defer c.Close()
-			_ = sendBare(c) // the reader counts what arrives
+			_ = serve(c)
 		})
 	}
 }

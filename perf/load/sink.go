@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -20,23 +19,7 @@ import (
 // looked at, nothing is shared, a thread waits for each connection. It ends with
 // ctx.
 func ServeSink(ctx context.Context, ln net.Listener, dir string, version int16) error {
-	stop := context.AfterFunc(ctx, func() { ln.Close() })
-	defer stop()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for {
-		c, err := ln.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		wg.Go(func() {
-			defer c.Close()
-			_ = sink(c.(*net.TCPConn), dir, version) // the load counts what is answered
-		})
-	}
+	return serveEach(ctx, ln, func(c net.Conn) error { return sink(c.(*net.TCPConn), dir, version) })
 }
 
 func sink(c *net.TCPConn, dir string, version int16) error {
