@@ -11,7 +11,7 @@ func (c *Core) commit() {
 	list := c.dirty
 	c.dirty = c.dirty[len(list):]
 	for _, p := range list {
-		c.waits[p.slot].dirty = false
+		c.waitsOf(p).dirty = false
 		c.wake(p, c.eng.drain(c, p, &c.write))
 	}
 	if len(c.dirty) == 0 {

@@ -39,3 +39,53 @@ func TestDeleteWaitsForSteps(t *testing.T) {
 		want(t, "offset in "+topic, got.base, 0)
 	}
 }
+
+// TestDeletedTopicsLeaveNothingParked: topics that come and go, written, read and
+// waited for, leave nothing at any shard.
+func TestDeletedTopicsLeaveNothingParked(t *testing.T) {
+	const shards, rounds = 2, 40
+	r := newRig(t, shards, "t")
+	parked := func() (n int) {
+		for _, c := range r.e.cores {
+			for _, w := range c.waits {
+				if w != nil {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	var before int
+	for round := range rounds {
+		n := msg.CreateTopicsCommandNewTopic{Name: "u", TopicId: [16]byte{9, byte(round)}}
+		for range 2 {
+			n.Assignments = append(n.Assignments, msg.CreateTopicsCommandAssignment{Replicas: []int32{1}})
+		}
+		r.facts.apply(t, &msg.CreateTopicsCommand{Topics: []msg.CreateTopicsCommandNewTopic{n}})
+		r.publish()
+		for shard := range shards {
+			x, waits := r.dial(shard), r.dial(shard)
+			for _, topic := range []string{"t", "u"} {
+				r.produce(x, 9, -1, 1000, topic, part{0, records(1, 10)})
+				want(t, "error", r.produced(x, 9)[0].code, wire.ErrNone)
+			}
+			r.fetch(waits, 11, consume(60_000, 1), nil, wire.FetchTarget{Topic: "u", Partition: 1, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1, LogStartOffset: -1, MaxBytes: 1000, HighWatermark: -1})
+			r.none(waits, "there is nothing to read")
+		}
+		r.facts.apply(t, &msg.DeleteTopicsCommand{Topics: []msg.DeleteTopicsCommandTopic{{Name: "u"}}})
+		r.publish()
+		r.pass(5e6)
+		for _, x := range r.ends {
+			if !x.closed {
+				r.eof(x)
+			}
+		}
+		if round == 0 {
+			before = parked()
+		}
+	}
+	want(t, "partitions with something parked", parked(), before)
+	if before > 2*shards {
+		t.Errorf("%d after the first round: more than the partitions of t", before)
+	}
+}

@@ -67,6 +67,13 @@ func (e *Engine) spread(c *Core, d *viewDelta) {
 // takeDelta brings this shard's directory up to the View.
 func (c *Core) takeDelta(d *viewDelta) {
 	c.topics.apply(d)
+	for _, t := range d.remove {
+		for _, p := range t.parts {
+			if p != nil && int(p.slot) < len(c.waits) && c.waits[p.slot] != nil {
+				c.movedOn(p)
+			}
+		}
+	}
 	c.finished.Store(d.index)
 }
 
