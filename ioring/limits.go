@@ -24,8 +24,12 @@ const (
 	// ... and bytes is entered raw: more would keep the thread from a safepoint
 	// for as long as the kernel copies.
 
+	// MaxBuffer is the largest buffer of a Pool. No frame may be larger: it would
+	// wait for memory for ever.
+	MaxBuffer = 1 << maxClass
+
 	minClass   = 9  // smallest pooled buffer: 512 B
-	maxClass   = 27 // largest: 128 MiB, over socket.request.max.bytes
+	maxClass   = 27 // largest: MaxBuffer
 	slabSize   = 256 << 10
 	keepLarge  = 1 << 20 // buffers up to this size are kept for ever once made
 	keptLarge  = 4       // larger ones: at most so many a class stay mapped

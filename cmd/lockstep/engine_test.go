@@ -215,3 +215,22 @@ func TestRingMakesNoSocketCalls(t *testing.T) {
 		t.Errorf("%d calls for %v requests", calls, requests)
 	}
 }
+
+// TestLargestRequestHasABuffer: what the configuration allows the engine can
+// receive, and no more is allowed.
+func TestLargestRequestHasABuffer(t *testing.T) {
+	set := func(n int) error {
+		_, _, err := config.Load(fmt.Appendf(nil, "socket.request.max.bytes=%d", n), nil)
+		return err
+	}
+	if err := set(ioring.MaxBuffer); err != nil {
+		t.Error(err)
+	}
+	if err := set(ioring.MaxBuffer + 1); err == nil || !strings.Contains(err.Error(), "socket.request.max.bytes") {
+		t.Errorf("a frame that no buffer holds is allowed: %v", err)
+	}
+	pool := ioring.NewPool(ioring.OffHeap{}, 1)
+	if b := pool.Alloc(ioring.MaxBuffer); b == nil || pool.Alloc(ioring.MaxBuffer+1) != nil {
+		t.Error("MaxBuffer is not the largest buffer")
+	}
+}

@@ -237,7 +237,7 @@ func bindRequests(b *binder, c *Config) {
 	num(b, "replica.fetch.response.max.bytes", &c.ReplicaFetchResponseBytes, 10<<20, 0, maxInt32)
 	num(b, "replica.fetch.backoff.ms", &c.ReplicaFetchBackoffMs, 1000, 0, maxInt32)
 	num(b, "num.replica.fetchers", &c.NumReplicaFetchers, 1, 1, 1024)
-	num(b, "socket.request.max.bytes", &c.RequestMaxBytes, 100<<20, 1, maxInt32)
+	num(b, "socket.request.max.bytes", &c.RequestMaxBytes, 100<<20, 1, maxRequest)
 	num(b, "fetch.max.bytes", &c.FetchMaxBytes, 55<<20, 1024, maxInt32)
 	num(b, "queued.max.requests", &c.QueuedMaxRequests, 500, 1, maxInt32)
 	num(b, "queued.max.request.bytes", &c.QueuedMaxBytes, -1, -1, maxInt64)

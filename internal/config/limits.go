@@ -9,6 +9,9 @@ const (
 	maxNameLen = 256
 
 	maxInt32 = math.MaxInt32
-	maxInt64 = math.MaxInt64
-	maxPort  = 65535
+	// maxRequest is the largest frame the engine has a buffer for, in bytes
+	// (ioring.MaxBuffer): one that is larger would wait for ever.
+	maxRequest = 128 << 20
+	maxInt64   = math.MaxInt64
+	maxPort    = 65535
 )
