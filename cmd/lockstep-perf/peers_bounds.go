@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"lockstep/perf/load"
+	"lockstep/perf/report"
 )
 
 // bound gives kfake one turn, in the first round. It keeps all it is sent, so it
@@ -26,28 +27,21 @@ func (c *comparison) bound(ctx context.Context, m metrics, pc produceCase, round
 	return nil
 }
 
-// least puts the load on a program that only receives, writes to a file and
-// answers: what of a broker's time is the kernel's, and so what its ratio to
-// another can be at most. A record a request is bound by requests, not by bytes.
-func (c *comparison) least(ctx context.Context, m metrics, pc produceCase) error {
-	if pc.batch == 1 {
-		return nil
-	}
+// least puts a load on a program that only receives, writes to a file and
+// answers: what of a broker's time is the kernel's and the load's own, and so
+// what its ratio to another can be at most.
+func (c *comparison) least(ctx context.Context, pc produceCase, lo load.Options) (report.Run, *load.Result, error) {
 	b, end, err := ownHelper(ctx, c.dir, sideSink)
 	if err != nil {
-		return err
+		return report.Run{}, nil, err
 	}
 	defer end()
-	lo := c.most(pc)
 	lo.Addr, lo.Targets, lo.Version = b.Addr, make([]load.Target, pc.partitions()), produceVersion
-	r, _, err := measured(ctx, lo, "raw", b.Pid())
+	r, res, err := c.measured(ctx, sideSink, lo, b.Pid())
 	if err != nil {
-		return fmt.Errorf("%s: %w", sideSink, err)
+		return report.Run{}, nil, fmt.Errorf("%s: %w", sideSink, err)
 	}
 	r.Broker, r.FlushAck = sideSink, "nothing"
-	c.doc.Runs = append(c.doc.Runs, r)
-	m.set(perCPU, sideSink, r.PerCPU)
-	m.set(perTime, sideSink, r.RecordsPerS)
 	end()
-	return c.ready(ctx)
+	return r, res, c.ready(ctx)
 }

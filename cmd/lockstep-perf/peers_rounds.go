@@ -90,8 +90,16 @@ func (c *comparison) saturation(ctx context.Context) error {
 				m.set(perCPU, side, r.PerCPU)
 				m.set(perTime, side, r.RecordsPerS)
 			}
-			if err := errors.Join(c.bound(ctx, m, pc, i), c.least(ctx, m, pc)); err != nil {
+			if err := c.bound(ctx, m, pc, i); err != nil {
 				return err
+			}
+			if pc.batch > 1 { // a record a request is bound by requests, not by bytes
+				r, _, err := c.least(ctx, pc, c.most(pc))
+				if err != nil {
+					return err
+				}
+				c.doc.Runs = append(c.doc.Runs, r)
+				m.set(perCPU, sideSink, r.PerCPU)
 			}
 			cpu.Rounds, speed.Rounds = append(cpu.Rounds, m[perCPU]), append(speed.Rounds, m[perTime])
 			c.p.Note("P1 %s, round %d: per CPU-second %s", pc, i+1, report.Sides(m[perCPU]))
@@ -100,9 +108,10 @@ func (c *comparison) saturation(ctx context.Context) error {
 		c.add(cpu, sideKafka, sideTuned)
 		c.add(speed, sideKafka, sideTuned)
 		cpu.Bound = 0
-		c.add(cpu, sideKfake, sideSink)
-		cpu.Ours, cpu.Metric = sideSink, "records per CPU-second of the sink, in ours' place"
-		c.add(cpu, sideKafka)
+		c.add(cpu, sideKfake)
+		if pc.batch > 1 {
+			c.beside(cpu)
+		}
 	}
 	return nil
 }
@@ -122,7 +131,7 @@ func (c *comparison) latencies(ctx context.Context) error {
 		}
 		for i := range c.o.pairs {
 			m := metrics{}
-			for _, side := range order(c.sides(), i) {
+			for _, side := range order(append(c.sides(), sideSink), i) {
 				r, err := c.paced(ctx, side, pc, rate/2)
 				if err != nil {
 					return err
@@ -139,16 +148,33 @@ func (c *comparison) latencies(ctx context.Context) error {
 		}
 		for _, n := range names {
 			c.add(*series[n], sideKafka, sideTuned)
+			c.beside(*series[n])
 		}
 	}
 	return c.sweep(ctx)
+}
+
+// beside adds what a figure is beside the sink, and what the sink in our place
+// would be beside Kafka.
+func (c *comparison) beside(s report.Series) {
+	s.Bound = 0
+	c.add(s, sideSink)
+	s.Ours, s.Metric = sideSink, strings.ReplaceAll(s.Metric, "broker", "sink")+", in ours' place"
+	c.add(s, sideKafka)
 }
 
 // paced is a turn in an open loop, at so many bytes of values a second.
 func (c *comparison) paced(ctx context.Context, side string, pc produceCase, rate float64) (report.Run, error) {
 	lo := c.most(pc)
 	lo.InFlight, lo.Rate, lo.Duration = 0, rate, c.o.latency
-	r, res, err := c.turn(ctx, side, nil, pc.partitions(), lo)
+	var r report.Run
+	var res *load.Result
+	var err error
+	if side == sideSink {
+		r, res, err = c.least(ctx, pc, lo)
+	} else {
+		r, res, err = c.turn(ctx, side, nil, pc.partitions(), lo)
+	}
 	if err == nil {
 		r.Percentiles = percentiles(res)
 	}

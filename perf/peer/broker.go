@@ -83,6 +83,20 @@ func (b *Broker) Stop() { b.p.end(syscall.SIGTERM) }
 // Kill ends the broker by SIGKILL and waits for its end.
 func (b *Broker) Kill() { b.p.end(syscall.SIGKILL) }
 
+// Pause stops the broker where it is, until Resume: it takes nothing meanwhile.
+// What it has started by itself goes on.
+func (b *Broker) Pause() error { return b.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused broker go on.
+func (b *Broker) Resume() error { return b.signal(syscall.SIGCONT) }
+
+func (b *Broker) signal(s syscall.Signal) error {
+	if !b.p.live.Load() {
+		return fmt.Errorf("%s does not run", b.Name)
+	}
+	return syscall.Kill(b.p.pid, s)
+}
+
 // newBroker makes the directory of a broker below dir.
 func newBroker(dir, name string) (*Broker, error) {
 	addr, err := FreeAddr()

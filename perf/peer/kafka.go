@@ -73,7 +73,7 @@ var ScriptJVM = []string{"-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:Max
 
 // Kafka is Apache Kafka: a controller and broker in one, freshly formatted. jvm
 // are flags, settings lines of server.properties beside those it cannot do
-// without.
+// without. Its controller does not take a pause for the broker's death.
 func Kafka(ctx context.Context, dir, name, libs string, jvm []string, settings ...string) (*Broker, error) {
 	b, err := newBroker(dir, name)
 	if err != nil {
@@ -87,7 +87,7 @@ func Kafka(ctx context.Context, dir, name, libs string, jvm []string, settings .
 	props := filepath.Join(b.Dir, "server.properties")
 	text := fmt.Sprintf("process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@%s\nlisteners=PLAINTEXT://%s,CONTROLLER://%s\n"+
 		"advertised.listeners=PLAINTEXT://%s\ncontroller.listener.names=CONTROLLER\nlistener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"+
-		"log.dirs=%s\noffsets.topic.replication.factor=1\n%s\n", controller, b.Addr, controller, b.Addr, filepath.Join(b.Dir, "data"), strings.Join(settings, "\n"))
+		"log.dirs=%s\noffsets.topic.replication.factor=1\nbroker.session.timeout.ms=3600000\n%s\n", controller, b.Addr, controller, b.Addr, filepath.Join(b.Dir, "data"), strings.Join(settings, "\n"))
 	if err := os.WriteFile(props, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
