@@ -42,6 +42,8 @@ func (r *Ring) complete(c *cqe) Event {
 		_ = unix.Close(int(f.fd))
 	case f.kind == Connect:
 		ev.Res = f.fd
+	case f.kind == Recv && c.res == -int32(unix.ENOBUFS) && *r.closed(f.fd) != f.close:
+		ev.Res = -int32(unix.ECANCELED) // the number may be another connection's by now
 	case f.kind == Recv && c.res == -int32(unix.ENOBUFS):
 		r.starved = append(r.starved, Op{Kind: Recv, FD: f.fd, Token: f.token})
 		ev.Kind = 0

@@ -24,9 +24,10 @@ type Ring struct {
 	wakeArmed bool
 	turnSends int
 	turnBytes int
-	failed    []Event // ops that failed before the kernel saw them
-	starved   []Op    // receives that found no provided buffer
-	taken     int     // provided buffers the kernel does not have
+	failed    []Event  // ops that failed before the kernel saw them
+	starved   []Op     // receives that found no provided buffer
+	closes    []uint32 // of each descriptor, how often: a receive that is asked again must be of the same file
+	taken     int      // provided buffers the kernel does not have
 }
 
 // sharedPage is what the kernel reads and writes beside rings and buffers,
@@ -42,8 +43,9 @@ type inflight struct {
 	token uint64
 	gen   uint32
 	kind  Kind
-	slot  int32 // send area slot, -1 none
-	fd    int32 // Connect, Recv: the socket
+	slot  int32  // send area slot, -1 none
+	fd    int32  // Connect, Recv: the socket
+	close uint32 // Recv: of closes, when it was queued
 }
 
 // NewRing sets up a ring on the calling thread, which must be locked and must
@@ -60,6 +62,20 @@ func NewRing(pool *Pool) (*Ring, error) {
 }
 
 func (r *Ring) init() error {
+	if err := r.lay(); err != nil {
+		return err
+	}
+	reg := &r.shared.reg
+	*reg = bufReg{ringAddr: addrOf(r.bufRing), ringEntries: providedCount, bgid: providedGroup}
+	if _, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.q.fd), registerPbufRing, uintptr(unsafe.Pointer(reg)), 1, 0, 0); errno != 0 {
+		return fmt.Errorf("io_uring: register a buffer ring: %w", errno)
+	}
+	r.lend()
+	return nil
+}
+
+// lay gets the memory that is shared with the kernel, and what the wake needs.
+func (r *Ring) lay() error {
 	m, err := (OffHeap{}).Map(unix.Getpagesize())
 	if err != nil {
 		return err
@@ -73,29 +89,20 @@ func (r *Ring) init() error {
 	if err = r.wake.open(); err != nil {
 		return err
 	}
-	return r.registerBuffers()
-}
-
-// registerBuffers gives the kernel the group of provided buffers.
-func (r *Ring) registerBuffers() error {
-	var err error
 	if r.bufRing, err = (OffHeap{}).Map(providedCount * int(unsafe.Sizeof(bufEntry{}))); err != nil {
 		return err
 	}
-	if _, err = r.pool.provide(); err != nil {
-		return err
-	}
-	reg := &r.shared.reg
-	*reg = bufReg{ringAddr: addrOf(r.bufRing), ringEntries: providedCount, bgid: providedGroup}
-	if _, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.q.fd), registerPbufRing, uintptr(unsafe.Pointer(reg)), 1, 0, 0); errno != 0 {
-		return fmt.Errorf("io_uring: register a buffer ring: %w", errno)
-	}
+	_, err = r.pool.provide()
+	return err
+}
+
+// lend gives the kernel all provided buffers.
+func (r *Ring) lend() {
 	for i := range int32(providedCount) {
 		r.pool.back = append(r.pool.back, i)
 	}
 	r.taken = providedCount
 	r.recycle()
-	return nil
 }
 
 // recycle gives provided buffers that came home back to the kernel. The tail

@@ -54,7 +54,9 @@ func (r *Ring) Queue(op Op) {
 		r.connect(&op)
 	case Recv:
 		e := r.sqe()
-		e.opcode, e.fd, e.flags, e.bufGroup, e.userData = opRecv, op.FD, sqeBufferSelect, providedGroup, r.begin(&op, -1, op.FD)
+		id := r.begin(&op, -1, op.FD)
+		r.ops[uint32(id)].close = *r.closed(op.FD)
+		e.opcode, e.fd, e.flags, e.bufGroup, e.userData = opRecv, op.FD, sqeBufferSelect, providedGroup, id
 	case RecvInto:
 		e := r.sqe()
 		e.opcode, e.fd, e.addr, e.len = opRecv, op.FD, addrOf(op.Bytes), uint32(len(op.Bytes))
@@ -70,11 +72,20 @@ func (r *Ring) Queue(op Op) {
 		// end it, shutting the socket down does. Not a socket: no harm.
 		_ = unix.Shutdown(int(op.FD), unix.SHUT_RDWR)
 		r.unstarve(op.FD)
+		*r.closed(op.FD)++
 		e := r.sqe()
 		e.opcode, e.fd, e.userData = opClose, op.FD, r.begin(&op, -1, -1)
 	default:
 		invariant.Check(false, "KnownOp", op.Kind)
 	}
+}
+
+// closed counts the closes of a descriptor.
+func (r *Ring) closed(fd int32) *uint32 {
+	if int(fd) >= len(r.closes) {
+		r.closes = append(r.closes, make([]uint32, max(int(fd)+1, 2*len(r.closes))-len(r.closes))...)
+	}
+	return &r.closes[fd]
 }
 
 // unstarve ends a receive that still waits for a buffer.
