@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"lockstep/internal/wire"
 	"lockstep/segment"
 )
@@ -43,7 +45,7 @@ func (n *node) crash(power bool) {
 	for _, e := range n.fds {
 		e.reset()
 	}
-	for _, e := range n.backlog {
+	for _, e := range slices.Concat(n.backlog, n.shut) {
 		e.reset()
 	}
 	n.disk.SetFault(nil)

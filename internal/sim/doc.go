@@ -28,6 +28,13 @@
 // evicted, the next flush succeeds without them, and no crash brings them back. See
 // segment.MemFS.
 //
+// # The ring
+//
+// The kernel here carries out a ring's operations: out of order, short, and now and
+// then with an error of a machine that is short of memory or descriptors. What lies
+// below, submission and completion queues and provided buffers, has a fake
+// kernel in ioring (TestRingFaults).
+//
 // # Laws
 //
 // MonotonicWatermark, NoReadAboveWatermark, AckedSurvives, NoHoles,

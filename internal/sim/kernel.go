@@ -117,14 +117,40 @@ func (k *kernel) index() int {
 	return -1
 }
 
+// faults is what operations end with now and then though peer and disk are well:
+// the machine is short of descriptors or memory, or a call was interrupted.
+var faults = map[ioring.Kind]struct {
+	in  int // one in so many
+	res []syscall.Errno
+}{
+	ioring.Accept:   {8, []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.EINTR}},
+	ioring.Connect:  {20, []syscall.Errno{syscall.EMFILE, syscall.EADDRNOTAVAIL, syscall.EINTR}},
+	ioring.Populate: {4, []syscall.Errno{syscall.ENOMEM, syscall.EFAULT, syscall.EINTR}},
+	ioring.Recv:     {400, []syscall.Errno{syscall.ENOMEM, syscall.EINTR, syscall.ETIMEDOUT}},
+	ioring.RecvInto: {400, []syscall.Errno{syscall.ENOMEM, syscall.EINTR, syscall.ETIMEDOUT}},
+	ioring.Send:     {400, []syscall.Errno{syscall.ENOMEM, syscall.ENOBUFS, syscall.EINTR}},
+}
+
+// fault is such an end, 0 for none.
+func (k *kernel) fault(kind ioring.Kind) int32 {
+	f, rnd := faults[kind], k.n.w.rnd
+	if k.n.w.calm || f.in == 0 || rnd.IntN(f.in) != 0 {
+		return 0
+	}
+	return -int32(f.res[rnd.IntN(len(f.res))])
+}
+
 // try carries out one operation if it can end now.
 func (k *kernel) try(p *pending) (ioring.Event, bool) {
 	ev := ioring.Event{Kind: p.op.Kind, Token: p.op.Token}
+	if p.op.Kind == ioring.Accept && len(k.n.backlog) == 0 {
+		return ev, false
+	}
+	if ev.Res = k.fault(p.op.Kind); ev.Res != 0 {
+		return ev, true
+	}
 	switch p.op.Kind {
 	case ioring.Accept:
-		if len(k.n.backlog) == 0 {
-			return ev, false
-		}
 		ev.Res = k.n.install(k.n.backlog[0])
 		k.n.backlog = k.n.backlog[1:]
 		return ev, true
@@ -136,6 +162,7 @@ func (k *kernel) try(p *pending) (ioring.Event, bool) {
 	case ioring.Close:
 		if p.e != nil && !p.e.closed {
 			p.e.close()
+			k.n.shut = append(k.n.shut, p.e)
 		}
 		delete(k.n.fds, p.op.FD)
 		return ev, true

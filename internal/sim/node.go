@@ -27,6 +27,7 @@ type node struct {
 	dir     *segment.Dir
 	fds     map[int32]*end
 	backlog []*end
+	shut    []*end   // closed in this life: what they carry goes with it
 	jobs    []func() // segment steps, in any order
 	flushes []func() // one after the other
 
@@ -84,7 +85,7 @@ func (n *node) publish() {
 // start makes a new life of the broker on what the disk holds.
 func (n *node) start() {
 	w := n.w
-	n.fds, n.backlog, n.jobs, n.flushes, n.kernels, n.broken = map[int32]*end{}, nil, nil, nil, nil, false
+	n.fds, n.backlog, n.shut, n.jobs, n.flushes, n.kernels, n.broken = map[int32]*end{}, nil, nil, nil, nil, nil, false
 	n.life++
 	dir, err := segment.OpenDir(n.disk, "/d", segment.DirOptions{ClusterID: n.name, NodeID: 1, MaxOpenFiles: w.cfg.Files})
 	w.must(err)
