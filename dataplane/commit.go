@@ -62,7 +62,7 @@ const slowWrite = 5e6 // ns: a write that took longer is counted
 func (p *Partition) published() (wake uint64, report bool) {
 	if p.log.Failed() {
 		p.trouble.Store(true)
-		return p.high.Interest() | p.end.Interest(), false
+		return p.interest(), false
 	}
 	return p.regate(p.role.Load()), p.down != nil && p.down.sync
 }
@@ -84,7 +84,7 @@ func (e *Engine) logFailed(p *Partition) {
 	for _, x := range parts {
 		if x.log.Dir() == d {
 			x.trouble.Store(true)
-			e.wakeShards(x, x.high.Interest()|x.end.Interest())
+			e.wakeShards(x, x.interest())
 		}
 	}
 }

@@ -229,7 +229,7 @@ func (c *Core) readPart(x *fetchPart, budget int, first bool) {
 	p, out := x.p, &x.out
 	x.seen = p.high.Load()
 	if x.ahead {
-		x.seen = p.end.Load()
+		x.seen = p.tail.Load()
 	}
 	r := p.role.Load()
 	switch {

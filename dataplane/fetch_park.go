@@ -30,7 +30,7 @@ func (c *Core) parkFetch(f *fetch) {
 // tells whether it has passed offset already.
 func (c *Core) interested(x *fetchPart, offset int64) bool {
 	if x.ahead {
-		return x.p.end.Wait(c.id, offset)
+		return x.p.tail.Wait(c.id, offset)
 	}
 	return x.p.high.Wait(c.id, offset)
 }
@@ -80,7 +80,7 @@ func (c *Core) again(f *fetch) {
 			// Fewer bytes than min.bytes are there: the next rise counts.
 			now := x.p.high.Load()
 			if x.ahead {
-				now = x.p.end.Load()
+				now = x.p.tail.Load()
 			}
 			moved = c.interested(x, max(now, x.offset)+1) || moved
 		}

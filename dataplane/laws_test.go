@@ -123,6 +123,36 @@ func TestDurableCountsWhatIsFlushed(t *testing.T) {
 	want(t, "mark", r.partition("t").high.Load(), 2)
 }
 
+// TestAMirrorReadsWhatIsNotFlushed: with flush.ack=durable a mirror that waits gets
+// a record when it is appended. The two disks flush side by side; the answer still
+// takes both.
+func TestAMirrorReadsWhatIsNotFlushed(t *testing.T) {
+	r := newRig(t, 2)
+	r.facts.topic(t, "t", 1, "flush.ack", "durable")
+	epoch := r.facts.register(t, "m", "t")
+	r.publish()
+	x, m := r.dial(1), r.dial(0)
+	r.produce(x, 9, -1, 5000, "t", part{0, records(1, 10)}) // there is a segment now
+	r.fetch(m, 20, mirrorParams(), []wire.Report{report("t", 0, epoch, 1, 1)})
+	r.fetched(m, 20)
+	r.produced(x, 9)
+	p := mirrorParams()
+	p.MaxWaitMs, p.MinBytes = 5000, 1
+	r.fetch(m, 20, p, []wire.Report{report("t", 0, epoch, 2, 1)}, target("t", 0, 1))
+	r.none(m, "nothing is appended")
+	r.hold = true
+	r.produce(x, 9, -1, 5000, "t", part{0, records(1, 10)})
+	_, got := r.fetched(m, 20)
+	want(t, "read before the flush, up to", got[0].next, 2)
+	r.fetch(m, 20, mirrorParams(), []wire.Report{report("t", 0, epoch, 3, 2)})
+	r.fetched(m, 20)
+	r.none(x, "not flushed here")
+	want(t, "mark", r.partition("t").high.Load(), 1)
+	r.hold = false
+	r.settle()
+	want(t, "both have it", r.produced(x, 9)[0], produced{code: wire.ErrNone, base: 1})
+}
+
 // TestDeletedPartitionsAreLetGo: a deleted topic is one job, however many
 // partitions it has, and leaves nothing behind.
 func TestDeletedPartitionsAreLetGo(t *testing.T) {

@@ -59,6 +59,7 @@ func (p *Partition) clamp(to int64, empty bool) (lost int64) {
 	}
 	p.high.Reset(f.Mark)
 	p.end.Reset(min(p.end.Load(), to))
+	p.tail.Reset(min(p.tail.Load(), to))
 	if d != nil {
 		d.tracked, d.leoAtElection, d.reportedLEO = f.Tracked, f.LEOAtElection, f.Reported
 		d.lostAcked += lost

@@ -51,6 +51,7 @@ type Partition struct {
 
 	high watermark.Mark // the high watermark
 	end  watermark.Mark // the log end offset as reported: appended, or flushed
+	tail watermark.Mark // the log end: a mirror reads ahead of what is flushed here, and flushes meanwhile
 	role atomic.Pointer[role]
 	// trouble: waiters must look at why the mark stands still (frozen, or no
 	// longer the leader).
@@ -135,11 +136,19 @@ func (p *Partition) leo(r *role) int64 {
 	return p.log.End()
 }
 
+// interest takes the shards that wait for anything here.
+func (p *Partition) interest() uint64 {
+	return p.high.Interest() | p.end.Interest() | p.tail.Interest()
+}
+
 // regate evaluates the gate after any of its inputs has changed and returns
 // the shards to wake. [L]
 func (p *Partition) regate(r *role) (wake uint64) {
 	leo := p.leo(r)
 	if raised, mask := p.end.Raise(leo); raised {
+		wake |= mask
+	}
+	if raised, mask := p.tail.Raise(p.log.End()); raised {
 		wake |= mask
 	}
 	if !r.leader {

@@ -145,6 +145,7 @@ func (e *Engine) addPartition(t *meta.Topic, index int32, settings TopicSettings
 	p := &Partition{topic: t.Name, id: t.ID, index: index, slot: e.slots, log: log}
 	p.high.Reset(min(max(e.checkpointed(id), log.Start()), log.End()))
 	p.end.Reset(log.End())
+	p.tail.Reset(log.End())
 	p.role.Store(&role{leaderID: -1, epoch: -1, settings: settings})
 	e.parts = append(e.parts, p)
 	e.slots++
@@ -173,7 +174,7 @@ func (e *Engine) removePartition(c *Core, p *Partition) {
 	r.leader, r.gone, r.tracking = false, true, false
 	p.role.Store(&r)
 	p.trouble.Store(true)
-	mask := p.high.Interest() | p.end.Interest()
+	mask := p.interest()
 	stalled := p.stalled
 	p.stalled = 0
 	p.unlock()
@@ -205,11 +206,11 @@ func (e *Engine) applyPartition(p *Partition, t *meta.Topic, mp *meta.Partition,
 	e.keepFlushing(p)
 	if old.leader && !r.leader {
 		p.trouble.Store(true)
-		return p.high.Interest() | p.end.Interest(), false
+		return p.interest(), false
 	}
 	wake = p.regate(r)
 	if ended { // who reads ahead by it hears of it at once
-		wake |= p.high.Interest() | p.end.Interest()
+		wake |= p.interest()
 	}
 	e.follow(p) // what a crash left unflushed counts for a durable topic once it is flushed
 	if old.settings.Durable != settings.Durable || old.readOnly != r.readOnly {
