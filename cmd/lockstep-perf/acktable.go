@@ -20,6 +20,7 @@ type ackTableOptions struct {
 	flushes          []string
 	modes            []string
 	warmUp, duration time.Duration
+	linger           time.Duration
 	binary, dir, out string
 }
 
@@ -50,6 +51,7 @@ func ackTableCommand() *cobra.Command {
 	f.StringSliceVar(&o.modes, "modes", []string{"one", "rate", "max"}, "one = one record in flight, rate = 20 MB/s over 4 partitions, max = one partition, as much as goes")
 	f.DurationVar(&o.warmUp, "warm-up", time.Second, "of each run")
 	f.DurationVar(&o.duration, "duration", 5*time.Second, "of each run, counted")
+	f.DurationVar(&o.linger, "linger", time.Millisecond, "least time between two requests of a connection, of 20 MB/s")
 	f.StringVar(&o.binary, "binary", "", "the lockstep program; empty = beside this one, or in PATH")
 	f.StringVar(&o.dir, "dir", "", "parent of the data directories; empty = the system's for temporary files")
 	f.StringVar(&o.out, "out", "", "file to write the JSON to, after each round; empty = none")
@@ -72,7 +74,7 @@ func (o *ackTableOptions) cells() (list []*cell, err error) {
 			}
 			for _, rtt := range o.rtts {
 				c := &cell{row: report.AckRow{RTTMs: ms(rtt), FlushAck: flush, Mode: m.name}, o: ackOptions{rtt: rtt, rate: "20MB", recordSize: "1KiB", warmUp: o.warmUp, duration: o.duration,
-					linger: time.Millisecond, batch: "64KiB", inFlight: 128, fetches: 63, flushAck: flush, engine: "auto", conns: 4, partitions: 4, binary: o.binary, dir: o.dir, seed: 1}}
+					linger: o.linger, batch: "64KiB", inFlight: 128, fetches: 63, flushAck: flush, engine: "auto", conns: 4, partitions: 4, binary: o.binary, dir: o.dir, seed: 1}}
 				m.set(&c.o)
 				if _, err := c.o.load(); err != nil {
 					return nil, err

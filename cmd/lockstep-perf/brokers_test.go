@@ -138,7 +138,7 @@ func TestPeers(t *testing.T) {
 	}
 	out := filepath.Join(dir, "results", peersFile)
 	c := &comparison{o: peersOptions{pairs: 1, window: 200 * time.Millisecond, latency: 200 * time.Millisecond, warmUp: 50 * time.Millisecond, out: out, cases: "acks=all (appended), 1024 B records, 16"},
-		p: &cli.Printer{Out: new(bytes.Buffer), Err: new(bytes.Buffer)}, dir: dir, binary: binary, catchUp: 4 << 20, brokers: map[string]*peer.Broker{sideKafka: fake}, best: map[string]float64{}, parts: []float64{0.5, 1}}
+		p: &cli.Printer{Out: new(bytes.Buffer), Err: new(bytes.Buffer)}, dir: dir, binary: binary, catchUp: 4 << 20, brokers: map[string]*peer.Broker{sideKafka: fake}, best: map[string]float64{}, rested: map[string]bool{}, parts: []float64{0.5, 1}}
 	defer func() {
 		for _, b := range c.brokers {
 			b.Kill()
@@ -154,10 +154,9 @@ func TestPeers(t *testing.T) {
 	metrics := map[string]int{}
 	for _, s := range c.doc.Series {
 		metrics[s.Goal]++
-		if len(s.Rounds) != 1 || s.Median(s.Ours) <= 0 && s.Metric != perCPU || s.Median(s.Base) <= 0 && s.Metric != perCPU {
-			if !strings.HasPrefix(s.Metric, "CPU") {
-				t.Errorf("%+v", s)
-			}
+		short := strings.Contains(s.Metric, "CPU") // the kernel counts in 10 ms
+		if len(s.Rounds) != 1 || !short && (s.Median(s.Ours) <= 0 || s.Median(s.Base) <= 0) {
+			t.Errorf("%+v", s)
 		}
 	}
 	if metrics["P2"] != 12 || metrics["P4"] < 4 || metrics["P5"] != 3 || len(c.doc.Sweep) < 2 {

@@ -35,6 +35,8 @@ const (
 	peersReaders, peersAnswer = 2, 1 << 20
 	// settle lies between two turns.
 	settle = 1200 * time.Millisecond
+	// rewarm is added to the warm-up of a Kafka that was stopped.
+	rewarm = 5 * time.Second
 	// cacheShare of the memory is filled by files before a turn.
 	cacheShare = 0.7
 	// sweepEnough is the p99 in milliseconds at which a side no longer keeps up.

@@ -103,9 +103,11 @@ type comparison struct {
 	topics  int
 	doc     *report.Peers
 	best    map[string]float64 // case to bytes a second of Kafka's best
+	rested  map[string]bool    // sides that were stopped since their last turn
 	parts   []float64          // of Kafka's best rate, for the sweep
 	cache   *pageCache         // nil = as the machine is
 	rest    time.Duration      // between two turns; 0 = none, and the disk is not waited for
+	rewarm  time.Duration      // added to the warm-up of a Kafka that was stopped
 }
 
 var goals = []struct {
@@ -129,7 +131,7 @@ func (o *peersOptions) run(ctx context.Context, p *cli.Printer) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	c := &comparison{o: *o, p: p, catchUp: int64(catchUp), brokers: map[string]*peer.Broker{}, best: map[string]float64{}, parts: sweepParts, rest: settle}
+	c := &comparison{o: *o, p: p, catchUp: int64(catchUp), brokers: map[string]*peer.Broker{}, best: map[string]float64{}, rested: map[string]bool{}, parts: sweepParts, rest: settle, rewarm: rewarm}
 	if !slices.Equal(only, []string{goalEngines}) {
 		if c.libs, err = peer.Jars(ctx); errors.Is(err, peer.ErrMissing) {
 			p.Line("skipped: %v", err)
@@ -312,7 +314,8 @@ func (c *comparison) turn(ctx context.Context, side string, configs map[string]s
 }
 
 // measured puts a load on a side while each Kafka that is not at turn is
-// stopped: one that rests takes 3 % of a core, in pieces of milliseconds.
+// stopped: one that rests takes 3 % of a core, in pieces of milliseconds. One that
+// was stopped has a longer warm-up, for all that it does late then.
 func (c *comparison) measured(ctx context.Context, side string, lo load.Options, pid int) (r report.Run, res *load.Result, err error) {
 	for name, b := range c.brokers {
 		if name == side || name != sideKafka && name != sideTuned {
@@ -321,7 +324,12 @@ func (c *comparison) measured(ctx context.Context, side string, lo load.Options,
 		if err := b.Pause(); err != nil {
 			return r, nil, err
 		}
+		c.rested[name] = true
 		defer func() { err = errors.Join(err, b.Resume()) }()
+	}
+	if c.rested[side] {
+		lo.WarmUp += c.rewarm
+		c.rested[side] = false
 	}
 	return measured(ctx, lo, "raw", pid)
 }
