@@ -92,6 +92,8 @@ func resident(smaps string, f map[string]float64) error {
 				kind = kinds[ext]
 			case strings.HasPrefix(path, "/"):
 				kind = "resident of other files, MiB"
+			case goHeap(words[0]):
+				kind = "resident of Go's heap, MiB"
 			default:
 				kind = "resident of no file, MiB"
 			}
@@ -101,6 +103,14 @@ func resident(smaps string, f map[string]float64) error {
 		}
 	}
 	return nil
+}
+
+// goHeap tells whether a mapping is of Go's heap: above the program, which is in
+// the first 4 GiB, and below what the kernel gives to mmap.
+func goHeap(span string) bool {
+	from, _, _ := strings.Cut(span, "-")
+	at, err := strconv.ParseUint(from, 16, 64)
+	return err == nil && at>>32 > 0 && at>>44 < 7
 }
 
 // kib is a number of /proc/PID/status.
