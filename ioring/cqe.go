@@ -29,7 +29,7 @@ func (r *Ring) complete(c *cqe) Event {
 	f := &r.ops[i]
 	ev := Event{Kind: f.kind, Token: f.token, Res: c.res}
 	if c.flags&cqeFBuffer != 0 {
-		r.taken++
+		r.lent--
 		b := r.pool.take(int32(c.flags>>cqeBufferShift), int(max(c.res, 0)))
 		if c.res > 0 {
 			ev.Buf = b
@@ -45,6 +45,7 @@ func (r *Ring) complete(c *cqe) Event {
 	case f.kind == Recv && c.res == -int32(unix.ENOBUFS) && *r.closed(f.fd) != f.close:
 		ev.Res = -int32(unix.ECANCELED) // the number may be another connection's by now
 	case f.kind == Recv && c.res == -int32(unix.ENOBUFS):
+		r.short = true
 		r.starved = append(r.starved, Op{Kind: Recv, FD: f.fd, Token: f.token})
 		ev.Kind = 0
 	}

@@ -547,8 +547,8 @@ func (u *ringUser) home() error {
 	if r.wakeArmed {
 		wake = 1
 	}
-	if r.taken != 0 || len(r.starved) != 0 || len(r.failed) != 0 || len(r.freeOps) != len(r.ops) || len(r.sends.free) != len(r.sends.chunks)*sendSlots || r.pool.InUse() != 0 || len(u.pending) != wake {
-		return fmt.Errorf("%d buffers are away, %d receives starve, %d events wait, %d of %d places and %d of %d headers are free, %d bytes in use, %d operations stay", r.taken, len(r.starved),
+	if len(r.spare)+r.lent != providedCount || len(r.starved) != 0 || len(r.failed) != 0 || len(r.freeOps) != len(r.ops) || len(r.sends.free) != len(r.sends.chunks)*sendSlots || r.pool.InUse() != 0 || len(u.pending) != wake {
+		return fmt.Errorf("%d buffers are at home, %d receives starve, %d events wait, %d of %d places and %d of %d headers are free, %d bytes in use, %d operations stay", len(r.spare)+r.lent, len(r.starved),
 			len(r.failed), len(r.freeOps), len(r.ops), len(r.sends.free), len(r.sends.chunks)*sendSlots, r.pool.InUse(), len(u.pending))
 	}
 	return r.wake.close()

@@ -12,6 +12,8 @@ const (
 	ProvidedSize  = 64 << 10
 	providedCount = 128 // buffers in a ring's group: idle connections pin none
 	providedGroup = 0   // the one buffer group of a ring
+	lendMin       = 32  // buffers of the group that the kernel has at a time when none was missed
+	calmTurns     = 1 << 16
 
 	// MaxPieces is the most slices one Send gathers (IOV_MAX is 1024; a turn
 	// gains nothing past this and the header area stays one page).

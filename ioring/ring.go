@@ -27,7 +27,11 @@ type Ring struct {
 	failed    []Event  // ops that failed before the kernel saw them
 	starved   []Op     // receives that found no provided buffer
 	closes    []uint32 // of each descriptor, how often: a receive that is asked again must be of the same file
-	taken     int      // provided buffers the kernel does not have
+	spare     []int32  // provided buffers at home, the one used last on top
+	lent      int      // provided buffers the kernel has
+	want      int      // ... and is to have: see lending
+	short     bool     // a receive has found none since
+	calm      int      // turns since one did
 }
 
 // sharedPage is what the kernel reads and writes beside rings and buffers,
@@ -96,22 +100,42 @@ func (r *Ring) lay() error {
 	return err
 }
 
-// lend gives the kernel all provided buffers.
+// lend gives the kernel the first of the provided buffers.
 func (r *Ring) lend() {
+	r.spare = make([]int32, 0, providedCount)
 	for i := range int32(providedCount) {
 		r.pool.back = append(r.pool.back, i)
 	}
-	r.taken = providedCount
+	r.want = lendMin
 	r.recycle()
 }
 
-// recycle gives provided buffers that came home back to the kernel. The tail
-// shares its word with the buffer id of entry 0: both are stored as one.
+// lending decides how many buffers the kernel is to have. It takes them in turn: of
+// many, all would become resident in the course of hours, and none would be warm.
+// So it has few, those used last; twice as many once a receive has found none, half
+// as many when none was missed for long.
+func (r *Ring) lending() {
+	if r.short {
+		r.want, r.short, r.calm = min(max(2*r.want, len(r.starved)), providedCount), false, 0
+	} else if r.calm++; r.calm == calmTurns {
+		r.want, r.calm = max(r.want/2, lendMin), 0
+	}
+}
+
+// recycle gives the kernel provided buffers that are at home, as many as it is to
+// have. The tail shares its word with the buffer id of entry 0: both are stored as
+// one.
 func (r *Ring) recycle() {
-	if len(r.pool.back) == 0 {
+	r.spare = append(r.spare, r.pool.back...)
+	r.pool.back = r.pool.back[:0]
+	r.lending()
+	if r.lent >= r.want || len(r.spare) == 0 {
 		return
 	}
-	for _, i := range r.pool.back {
+	for r.lent < r.want && len(r.spare) > 0 {
+		i := r.spare[len(r.spare)-1]
+		r.spare = r.spare[:len(r.spare)-1]
+		r.lent++
 		e := (*bufEntry)(unsafe.Pointer(&r.bufRing[(r.bufTail&(providedCount-1))*16]))
 		e.addr, e.len = addrOf(r.pool.provided[i].mem), ProvidedSize
 		if r.bufTail&(providedCount-1) == 0 {
@@ -122,8 +146,6 @@ func (r *Ring) recycle() {
 		}
 		r.bufTail++
 	}
-	r.taken -= len(r.pool.back)
-	r.pool.back = r.pool.back[:0]
 	word := at32(r.bufRing, 12)
 	word.Store(word.Load()&0xffff | r.bufTail<<16)
 }
@@ -131,7 +153,7 @@ func (r *Ring) recycle() {
 // feed asks again for as many starved receives as the kernel has buffers: of
 // thousands, all but those would be refused again.
 func (r *Ring) feed() {
-	n := min(providedCount-r.taken, len(r.starved))
+	n := min(r.lent, len(r.starved))
 	for _, op := range r.starved[:n] {
 		r.Queue(op)
 	}
@@ -162,6 +184,10 @@ func (r *Ring) Turn(events []Event, wait time.Duration) ([]Event, error) {
 		if events = r.reap(events); len(events) > had || wait == 0 {
 			return events, nil
 		}
+	}
+	if r.short { // the kernel may be given more: who starves must not sleep beside them
+		r.recycle()
+		r.feed()
 	}
 	r.armWake() // the peek may have reaped its completion
 	if !r.wake.prepare() {

@@ -113,6 +113,7 @@ func BenchmarkReceiveWays(b *testing.B) {
 							if c.res <= 0 {
 								b.Fatalf("receive: %d", c.res)
 							}
+							r.lent--
 							pool.Free(pool.take(int32(c.flags>>cqeBufferShift), int(c.res)))
 							if got++; c.flags&cqeMore == 0 {
 								arm(int(c.userData))
@@ -228,6 +229,7 @@ func BenchmarkEnterWays(b *testing.B) {
 					var c cqe
 					for r.q.take(&c) {
 						if got++; c.flags&cqeFBuffer != 0 {
+							r.lent--
 							pool.Free(pool.take(int32(c.flags>>cqeBufferShift), int(c.res)))
 						}
 					}
