@@ -61,3 +61,26 @@ func TestABufferNotTakenIsOffered(t *testing.T) {
 		}
 	})
 }
+
+// The kernel has few buffers, more when a receive has found none, and few again
+// when none was missed for long.
+func TestLending(t *testing.T) {
+	r := &Ring{want: lendMin}
+	turn := func(short bool, starved, want int) {
+		t.Helper()
+		r.short, r.starved = short, make([]Op, starved)
+		if r.lending(); r.want != want || r.short {
+			t.Fatalf("%d wanted, short %v; due is %d", r.want, r.short, want)
+		}
+	}
+	turn(false, 0, lendMin)
+	turn(true, 1, 2*lendMin)
+	turn(true, 3*lendMin, providedCount)
+	turn(true, 10*providedCount, providedCount)
+	for _, want := range []int{providedCount / 2, lendMin, lendMin} {
+		for range calmTurns - 1 {
+			r.lending()
+		}
+		turn(false, 0, want)
+	}
+}
