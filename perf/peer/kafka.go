@@ -83,11 +83,12 @@ func Kafka(ctx context.Context, dir, name, libs string, jvm []string, settings .
 	if err != nil {
 		return nil, err
 	}
+	settings = append([]string{"broker.session.timeout.ms=3600000"}, settings...)
 	b.Settings = append(append([]string{}, jvm...), settings...)
 	props := filepath.Join(b.Dir, "server.properties")
 	text := fmt.Sprintf("process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@%s\nlisteners=PLAINTEXT://%s,CONTROLLER://%s\n"+
 		"advertised.listeners=PLAINTEXT://%s\ncontroller.listener.names=CONTROLLER\nlistener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"+
-		"log.dirs=%s\noffsets.topic.replication.factor=1\nbroker.session.timeout.ms=3600000\n%s\n", controller, b.Addr, controller, b.Addr, filepath.Join(b.Dir, "data"), strings.Join(settings, "\n"))
+		"log.dirs=%s\noffsets.topic.replication.factor=1\n%s\n", controller, b.Addr, controller, b.Addr, filepath.Join(b.Dir, "data"), strings.Join(settings, "\n"))
 	if err := os.WriteFile(props, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
