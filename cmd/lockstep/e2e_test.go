@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"lockstep/internal/testcluster"
 	"lockstep/ioring"
 )
 
@@ -35,15 +36,11 @@ var brokerBinary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{"build", "-o", filepath.Join(dir, "lockstep")}
+	var flags []string
 	if *e2eRace || raceEnabled {
-		args = append(args, "-race")
+		flags = append(flags, "-race")
 	}
-	out, err := exec.Command("go", append(args, ".")...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w: %s", err, out)
-	}
-	return filepath.Join(dir, "lockstep"), nil
+	return testcluster.Build(context.Background(), dir, flags...)
 })
 
 func TestMain(m *testing.M) {

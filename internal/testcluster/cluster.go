@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -176,12 +177,15 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
-// Build makes the lockstep program in dir, with extra flags of go build such
-// as -race, and returns its path.
+// Build makes the lockstep program in dir, static as `make build` makes it unless
+// the extra flags of go build have -race, and returns its path.
 func Build(ctx context.Context, dir string, flags ...string) (string, error) {
 	out := filepath.Join(dir, "lockstep")
 	args := append([]string{"build", "-o", out}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "lockstep/cmd/lockstep")...)
+	if !slices.Contains(flags, "-race") {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	}
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build lockstep/cmd/lockstep: %w\n%s", err, text)
 	}

@@ -19,10 +19,9 @@ const (
 	askEvery     = 3 * time.Second  // describe and list, on connections of their own
 	freshEvery   = 10 * time.Second // a producer that has never been
 	rereadEvery  = 20 * time.Second // a reader from the beginning
-	// A broker's reactor has 128 buffers of 64 KiB that the kernel fills in turn:
-	// 8 MiB that become resident as large pieces happen to meet each. fillings
-	// large requests go round them several times, so that a run does not take
-	// their filling for a leak.
+	// A broker's reactor lends the kernel 32 to 128 buffers of 64 KiB, which become
+	// resident as large pieces happen to meet each. fillings large requests go round
+	// them several times, so that a run does not take their filling for a leak.
 	fillings, fillingSize = 2000, 200 << 10
 	fillTimeout           = 3 * time.Minute
 	// readWait bounds a reader from the beginning and a topic's life.
