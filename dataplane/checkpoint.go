@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"encoding/binary"
 	"errors"
 
 	"lockstep/segment"
@@ -72,7 +73,8 @@ func (e *Engine) checkpointSum(parts []*Partition) uint64 {
 			add(-1)
 			continue
 		}
-		add(int64(p.slot))
+		add(int64(binary.LittleEndian.Uint64(p.id[:])))
+		add(int64(binary.LittleEndian.Uint64(p.id[8:])) ^ int64(p.index))
 		add(p.high.Load())
 		add(p.log.Start())
 		add(p.log.Durable())

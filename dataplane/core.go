@@ -39,7 +39,6 @@ type Core struct {
 	timers      timers
 
 	topics    directory
-	waits     []*waits // by partition slot, nil where nobody has waited or the topic is gone
 	moved     []*Partition
 	dirty     []*Partition // queued runs, or a step to ask for, since the last commit
 	write     segment.Write
@@ -120,9 +119,6 @@ func (c *Core) settle() {
 			c.moved = c.moved[:len(c.moved)-1]
 			c.waitsOf(p).listed = false
 			c.wakeWaiters(p)
-			if p.role.Load().gone {
-				c.dropWaits(p)
-			}
 		case len(c.toSend) > 0:
 			cn := c.toSend[len(c.toSend)-1]
 			c.toSend = c.toSend[:len(c.toSend)-1]
@@ -234,24 +230,12 @@ func (c *Core) touch(p *Partition) {
 }
 
 func (c *Core) waitsOf(p *Partition) *waits {
-	for int(p.slot) >= len(c.waits) {
-		c.waits = append(c.waits, make([]*waits, max(64, len(c.waits)))...)
-	}
-	w := c.waits[p.slot]
+	w := p.waits[c.id]
 	if w == nil {
 		w = &waits{}
-		c.waits[p.slot] = w
+		p.waits[c.id] = w
 	}
 	return w
-}
-
-// dropWaits gives up what a deleted partition had; slots are not used again, so
-// it would stay for ever. Only at the top of a turn, where nobody holds it. An
-// empty one is as good as none: a late note makes it anew.
-func (c *Core) dropWaits(p *Partition) {
-	if w := c.waits[p.slot]; !w.listed && !w.dirty && len(w.all)+len(w.one)+len(w.fetches)+len(w.sessions)+len(w.stalled) == 0 {
-		c.waits[p.slot] = nil
-	}
 }
 
 // accepted deals a new connection to the shard with the fewest.

@@ -103,7 +103,6 @@ type Engine struct {
 	mu    sync.RWMutex // over all and the maps below: goroutines only, never a shard's hot path
 	all   directory
 	parts []*Partition // those there are; a copy is made to take some out
-	slots int32        // given to partitions so far
 	logs  map[segment.LogID]*segment.Log
 	view  *meta.View // the last one applied
 	// sweepFrom: logs of no topic are removed once a View of this index is applied, 0 never. Shard 0's.

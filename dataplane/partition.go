@@ -47,7 +47,7 @@ type Partition struct {
 	topic string
 	id    [16]byte
 	index int32
-	slot  int32 // place in each shard's waits
+	waits []*waits // of each shard, nil where nobody has waited; a shard looks at its own
 
 	high watermark.Mark // the high watermark
 	end  watermark.Mark // the log end offset as reported: appended, or flushed

@@ -69,7 +69,7 @@ func (c *Core) takeDelta(d *viewDelta) {
 	c.topics.apply(d)
 	for _, t := range d.remove {
 		for _, p := range t.parts {
-			if p != nil && int(p.slot) < len(c.waits) && c.waits[p.slot] != nil {
+			if p != nil && p.waits[c.id] != nil {
 				c.movedOn(p)
 			}
 		}
@@ -142,13 +142,12 @@ func (e *Engine) addPartition(t *meta.Topic, index int32, settings TopicSettings
 		}
 		e.logs[id] = log
 	}
-	p := &Partition{topic: t.Name, id: t.ID, index: index, slot: e.slots, log: log}
+	p := &Partition{topic: t.Name, id: t.ID, index: index, waits: make([]*waits, len(e.cores)), log: log}
 	p.high.Reset(min(max(e.checkpointed(id), log.Start()), log.End()))
 	p.end.Reset(log.End())
 	p.tail.Reset(log.End())
 	p.role.Store(&role{leaderID: -1, epoch: -1, settings: settings})
 	e.parts = append(e.parts, p)
-	e.slots++
 	return p
 }
 

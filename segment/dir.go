@@ -284,7 +284,9 @@ func (d *Dir) OpenLog(id LogID, cfg Config, now int64) (*Log, RecoveryStats, err
 	point, start := d.points[p], d.starts[p]
 	taken := d.logs[p] != nil
 	l.clean = d.clean && !d.opened[p]
-	d.opened[p] = true
+	if d.clean {
+		d.opened[p] = true
+	}
 	entry := d.closed[p]
 	delete(d.closed, p)
 	d.mu.Unlock()
@@ -343,14 +345,17 @@ func (d *Dir) Delete(logs ...*Log) error {
 	for _, l := range logs {
 		gone := l.id.deletedName(d.path)
 		err := errors.Join(d.removeDir(gone), d.fs.Rename(l.path, gone))
-		if !l.exists && errors.Is(err, fs.ErrNotExist) {
-			continue // never written to; on a full disk its directory may have been made all the same
-		}
-		if err != nil {
+		never := !l.exists && errors.Is(err, fs.ErrNotExist) // written to; on a full disk its directory may have been made all the same
+		if err != nil && !never {
 			errs = append(errs, err)
 			continue
 		}
-		moved = append(moved, gone)
+		d.mu.Lock()
+		delete(d.opened, l.id.TopicPartition()) // the next of its name begins with no files
+		d.mu.Unlock()
+		if !never {
+			moved = append(moved, gone)
+		}
 	}
 	if len(moved) > 0 {
 		if err := d.fs.SyncDir(d.path); err != nil {

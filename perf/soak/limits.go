@@ -20,10 +20,11 @@ const (
 	freshEvery   = 10 * time.Second // a producer that has never been
 	rereadEvery  = 20 * time.Second // a reader from the beginning
 	// A broker's reactor lends the kernel 32 to 128 buffers of 64 KiB, which become
-	// resident as large pieces happen to meet each. fillings large requests go round
-	// them several times, so that a run does not take their filling for a leak.
-	fillings, fillingSize = 2000, 200 << 10
-	fillTimeout           = 3 * time.Minute
+	// resident as large pieces happen to meet each. fillings large requests on each of
+	// fillers connections go round them several times, so that a run does not take
+	// their filling for a leak.
+	fillers, fillings, fillingSize = 8, 250, 200 << 10
+	fillTimeout                    = 3 * time.Minute
 	// readWait bounds a reader from the beginning and a topic's life.
 	readWait = 30 * time.Second
 	// setupTimeout bounds making topics and mirrors, and the last look.

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -133,22 +134,42 @@ func (x *run) reread(ctx context.Context, addr, topic string) error {
 	return nil
 }
 
-// fill makes what is bounded resident at a broker, by large requests.
+// fill makes what is bounded resident at a broker, by large requests on several
+// connections: each reactor has some of them.
 func (x *run) fill(ctx context.Context, b *testcluster.Broker) error {
 	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr), kgo.DefaultProduceTopic(filling), kgo.ProducerBatchCompression(kgo.NoCompression()),
+	s, _, err := b.Session(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, err := s.Admin.CreateTopic(ctx, 1, 1, nil, filling); err != nil {
+		return err
+	}
+	v := value(rand.New(rand.NewPCG(0, 0)), fillingSize)
+	ended := make(chan error, fillers)
+	for range fillers {
+		go func() { ended <- fillOne(ctx, b.Addr, v) }()
+	}
+	for range fillers {
+		err = errors.Join(err, <-ended)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.Admin.DeleteTopic(ctx, filling)
+	return err
+}
+
+func fillOne(ctx context.Context, addr string, v []byte) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(filling), kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.MaxBufferedRecords(8), kgo.ProducerBatchMaxBytes(2*fillingSize))
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	adm := kadm.NewClient(cl)
-	if _, err := adm.CreateTopic(ctx, 1, 1, nil, filling); err != nil {
-		return err
-	}
 	failed := make(chan error, 1)
-	v := value(rand.New(rand.NewPCG(0, 0)), fillingSize)
 	for range fillings {
 		cl.Produce(ctx, &kgo.Record{Value: v}, func(_ *kgo.Record, err error) {
 			if err != nil {
@@ -166,9 +187,8 @@ func (x *run) fill(ctx context.Context, b *testcluster.Broker) error {
 	case err := <-failed:
 		return err
 	default:
+		return nil
 	}
-	_, err = adm.DeleteTopic(ctx, filling)
-	return err
 }
 
 // fresh is an idempotent producer that writes a few records and goes.
