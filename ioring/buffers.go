@@ -106,6 +106,7 @@ func (p *Pool) grow(c int) *Buffer {
 	if err != nil {
 		return nil
 	}
+	touch(m)
 	bufs := make([]Buffer, slabSize/size)
 	for i := range bufs {
 		bufs[i] = Buffer{mem: m[i*size : (i+1)*size : (i+1)*size], class: int8(c), pool: p}
@@ -115,6 +116,14 @@ func (p *Pool) grow(c int) *Buffer {
 		}
 	}
 	return &bufs[0]
+}
+
+// touch makes memory resident. Left to chance, a page of it would be for hours: it
+// would fault on the way of a request then, and growth could not be told from a leak.
+func touch(b []byte) {
+	for i := 0; i < len(b); i += pageSize {
+		b[i] = 0
+	}
 }
 
 // Free takes a buffer home. Only the pool's own thread may call it.

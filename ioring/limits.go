@@ -30,8 +30,9 @@ const (
 	// wait for memory for ever.
 	MaxBuffer = 1 << maxClass
 
-	minClass   = 9  // smallest pooled buffer: 512 B
-	maxClass   = 27 // largest: MaxBuffer
+	pageSize   = 4 << 10 // the least of a page, in bytes
+	minClass   = 9       // smallest pooled buffer: 512 B
+	maxClass   = 27      // largest: MaxBuffer
 	slabSize   = 256 << 10
 	keepLarge  = 1 << 20 // buffers up to this size are kept for ever once made
 	keptLarge  = 4       // larger ones: at most so many a class stay mapped

@@ -30,6 +30,7 @@ type Ring struct {
 	spare     []int32  // provided buffers at home, the one used last on top
 	lent      int      // provided buffers the kernel has
 	want      int      // ... and is to have: see lending
+	fresh     int32    // provided buffers that were never lent: the first so many
 	short     bool     // a receive has found none since
 	calm      int      // turns since one did
 }
@@ -106,7 +107,7 @@ func (r *Ring) lend() {
 	for i := range int32(providedCount) {
 		r.pool.back = append(r.pool.back, i)
 	}
-	r.want = lendMin
+	r.want, r.fresh = lendMin, providedCount
 	r.recycle()
 }
 
@@ -136,6 +137,10 @@ func (r *Ring) recycle() {
 		i := r.spare[len(r.spare)-1]
 		r.spare = r.spare[:len(r.spare)-1]
 		r.lent++
+		if i < r.fresh { // never lent ones are at the bottom, in their order
+			touch(r.pool.provided[i].mem)
+			r.fresh = i
+		}
 		e := (*bufEntry)(unsafe.Pointer(&r.bufRing[(r.bufTail&(providedCount-1))*16]))
 		e.addr, e.len = addrOf(r.pool.provided[i].mem), ProvidedSize
 		if r.bufTail&(providedCount-1) == 0 {

@@ -3,6 +3,7 @@ package ioring
 import (
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -82,5 +83,46 @@ func TestLending(t *testing.T) {
 			r.lending()
 		}
 		turn(false, 0, want)
+	}
+}
+
+// What the kernel is lent and a slab are resident at once, the other provided
+// buffers not at all.
+func TestLentIsResident(t *testing.T) {
+	resident := func(b []byte) (n int) {
+		t.Helper()
+		vec := make([]byte, len(b)/pageSize)
+		if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(unsafe.Pointer(&vec[0]))); errno != 0 {
+			t.Fatal(errno)
+		}
+		for _, v := range vec {
+			n += int(v & 1)
+		}
+		return n
+	}
+	if unix.Getpagesize() != pageSize {
+		t.Skip("pages of another size")
+	}
+	pool := NewPool(OffHeap{}, 1<<20)
+	all, err := pool.provide()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := make([]byte, providedCount*16)
+	r := &Ring{pool: pool, bufRing: ring}
+	r.lend()
+	lent := all[(providedCount-lendMin)*ProvidedSize:]
+	if n, rest := resident(lent), resident(all[:len(all)-len(lent)]); n != len(lent)/pageSize || rest != 0 {
+		t.Errorf("of %d pages lent %d are resident, of the others %d", len(lent)/pageSize, n, rest)
+	}
+	b := pool.Alloc(1)
+	slab := unsafe.Slice(unsafe.SliceData(b.Data), slabSize)
+	if n := resident(slab); n != slabSize/pageSize {
+		t.Errorf("%d of the %d pages of a slab are resident", n, slabSize/pageSize)
+	}
+	r.lent -= 3 // three are out: as many more are lent, of those that never were
+	r.recycle()
+	if n := resident(all); n != (lendMin+3)*ProvidedSize/pageSize {
+		t.Errorf("%d pages are resident once three more buffers are lent", n)
 	}
 }

@@ -12,6 +12,9 @@ import (
 // median of the ratios, the least and the most of them, what is wanted.
 func Rows(series []*Series) (rows [][]string) {
 	for _, s := range series {
+		if s.Median(s.Ours) == 0 && len(s.Ratios()) == 0 {
+			continue // its side took no part
+		}
 		row := []string{s.Goal, s.Case, s.Metric, short(s.Median(s.Ours)) + named(s.Ours), "-", "-", "-", "-", s.wanted()}
 		if r := s.Ratios(); len(r) > 0 {
 			row[4], row[5], row[6], row[7] = short(s.Median(s.Base))+" "+s.Base, short(Median(r)), short(r[0]), short(r[len(r)-1])
