@@ -19,7 +19,7 @@ import (
 const keptBytes = 40 << 10
 
 // TestNothingIsKept: what comes and goes leaves nothing on the heap of a broker. A
-// soak sees growth of a MiB an hour, this a hundred bytes for each that came.
+// soak sees growth of a MiB an hour, this 70 to 270 bytes for each that came.
 func TestNothingIsKept(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector keeps more")
@@ -60,8 +60,8 @@ func TestNothingIsKept(t *testing.T) {
 			return c.PollRecords(ctx, 1).Err()
 		}},
 	} {
-		if testing.Short() {
-			k.rounds /= 10
+		if testing.Short() && k.what != "topics" { // fewer rounds of the others would see nothing
+			continue
 		}
 		var live [2]float64
 		for half := range live {
