@@ -43,6 +43,15 @@ func TestRatios(t *testing.T) {
 	}
 }
 
+// TestRows: a series of a side that took no part is no row; one that measured is.
+func TestRows(t *testing.T) {
+	absent := series()
+	absent.Ours = "sink"
+	if rows := Rows([]*Series{absent, series()}); len(rows) != 1 || rows[0][4] != "10 kafka" {
+		t.Errorf("%q", rows)
+	}
+}
+
 func TestPage(t *testing.T) {
 	run := Run{Broker: "lockstep", FlushAck: "appended", Acks: -1, RecordSize: 100, Batch: 1, RateMBPerS: 5, MBPerS: 5, P99: 3, Percentiles: []Point{{50, 1}, {99.9, 20}}}
 	other := run
