@@ -37,7 +37,7 @@ func soakCommand() *cobra.Command {
 	f.DurationVar(&o.WarmUp, "warm-up", 10*time.Minute, "time before, under the same load")
 	f.DurationVar(&o.Every, "every", 10*time.Second, "between two samples")
 	f.DurationVar(&o.RTT, "rtt", 10*time.Millisecond, "round trip of the line")
-	f.BoolVar(&o.Fill, "fill", true, "make what is bounded resident first: 400 MB of large requests to each broker")
+	f.BoolVar(&o.Fill, "fill", true, "make what is bounded resident first: 400 MB of large requests to each broker, frames of each size")
 	f.StringVar(&o.Binary, "binary", "", "the lockstep program; empty = beside this one, or in PATH")
 	f.StringVar(&o.Dir, "dir", "", "parent of the data directories; empty = the system's for temporary files")
 	f.StringVar(&o.out, "out", "", "file to write the samples and slopes to; empty = none")

@@ -21,7 +21,7 @@ func TestSoak(t *testing.T) {
 	const each = 5
 	out := filepath.Join(t.TempDir(), "soak.json")
 	var said bytes.Buffer
-	o := soakOptions{out: out, Options: soak.Options{Binary: program(t), Dir: quickDir(t), RTT: 5 * time.Millisecond, WarmUp: 3 * time.Second, Duration: 12 * time.Second, Every: 250 * time.Millisecond,
+	o := soakOptions{out: out, Options: soak.Options{Binary: program(t), Dir: quickDir(t), RTT: 5 * time.Millisecond, Fill: true, WarmUp: 3 * time.Second, Duration: 12 * time.Second, Every: 250 * time.Millisecond,
 		Leak: func(n int, figures map[string]float64) { figures["goroutines"] += float64(each * n) }}}
 	err := o.run(context.Background(), &cli.Printer{Out: &said, Err: &said})
 	if err == nil || !strings.Contains(err.Error(), "source: goroutines is growing") || !strings.Contains(err.Error(), "destination: goroutines is growing") {

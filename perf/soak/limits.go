@@ -25,6 +25,11 @@ const (
 	// their filling for a leak.
 	fillers, fillings, fillingSize = 8, 250, 200 << 10
 	fillTimeout                    = 3 * time.Minute
+	// Pools of buffers grow by slabs of one size, kept for ever: rounds of frames of
+	// each size come half at a time on so many connections (halves), with a pause in
+	// which a broker takes a half in. Answers of the load are under 8 KiB.
+	smallestFrame, largestFrame, largestAnswer = 512, 256 << 10, 8 << 10
+	rounds, halves, halfPause                  = 4, 4, 10 * time.Millisecond
 	// readWait bounds a reader from the beginning and a topic's life.
 	readWait = 30 * time.Second
 	// setupTimeout bounds making topics and mirrors, and the last look.

@@ -2,23 +2,17 @@ package soak
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"lockstep/internal/testcluster"
 )
 
 // Topics that live as long as the run: one in SYNC, one in ASYNC, one at the
 // source alone.
 const orders, clicks, local = "orders", "clicks", "local"
-
-// filling is there until the load begins.
-const filling = "filling"
 
 // writer is a producer that lasts.
 type writer struct {
@@ -132,63 +126,6 @@ func (x *run) reread(ctx context.Context, addr, topic string) error {
 		x.tally.add("records read from the beginning", int64(fs.NumRecords()))
 	}
 	return nil
-}
-
-// fill makes what is bounded resident at a broker, by large requests on several
-// connections: each reactor has some of them.
-func (x *run) fill(ctx context.Context, b *testcluster.Broker) error {
-	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
-	defer cancel()
-	s, _, err := b.Session(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if _, err := s.Admin.CreateTopic(ctx, 1, 1, nil, filling); err != nil {
-		return err
-	}
-	v := value(rand.New(rand.NewPCG(0, 0)), fillingSize)
-	ended := make(chan error, fillers)
-	for range fillers {
-		go func() { ended <- fillOne(ctx, b.Addr, v) }()
-	}
-	for range fillers {
-		err = errors.Join(err, <-ended)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = s.Admin.DeleteTopic(ctx, filling)
-	return err
-}
-
-func fillOne(ctx context.Context, addr string, v []byte) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(filling), kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.MaxBufferedRecords(8), kgo.ProducerBatchMaxBytes(2*fillingSize))
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	failed := make(chan error, 1)
-	for range fillings {
-		cl.Produce(ctx, &kgo.Record{Value: v}, func(_ *kgo.Record, err error) {
-			if err != nil {
-				select {
-				case failed <- err:
-				default:
-				}
-			}
-		})
-	}
-	if err := cl.Flush(ctx); err != nil {
-		return err
-	}
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return nil
-	}
 }
 
 // fresh is an idempotent producer that writes a few records and goes.
