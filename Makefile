@@ -168,7 +168,7 @@ bench-compare: ## benchmarks of HEAD and of REF in turns, through benchstat: mak
 connections: build ## 5,000 connections to a broker of each engine, some half-open, dripping or deaf: bytes for each, idle CPU, a fresh client, all back after (about 2 minutes)
 	$(GO) test ./cmd/lockstep -run 'TestManyConnections|TestConnectionLimit|TestIdleConnections' -v -count=1 -timeout 900s -connections.count=5000 -connections.idle=20s
 
-soak: build ## a SYNC pair under a mixed load for SOAK=30m after 10 minutes of warm-up; memory, descriptors, goroutines, maps stay level (a quarter of a core, 42 minutes)
+soak: build ## a SYNC pair under a mixed load for SOAK=30m after 30 minutes of warm-up; memory, descriptors, goroutines, maps stay level (a quarter of a core, 62 minutes)
 	./$(BIN)/lockstep-perf soak --duration $(SOAK) --out perf/results/soak.json
 	./$(BIN)/lockstep-perf report
 

@@ -34,7 +34,7 @@ func soakCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.DurationVar(&o.Duration, "duration", 30*time.Minute, "time that is sampled")
-	f.DurationVar(&o.WarmUp, "warm-up", 10*time.Minute, "time before, under the same load")
+	f.DurationVar(&o.WarmUp, "warm-up", 30*time.Minute, "time before, under the same load")
 	f.DurationVar(&o.Every, "every", 10*time.Second, "between two samples")
 	f.DurationVar(&o.RTT, "rtt", 10*time.Millisecond, "round trip of the line")
 	f.BoolVar(&o.Fill, "fill", true, "make what is bounded resident first: 400 MB of large requests to each broker, frames of each size")
