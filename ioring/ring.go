@@ -113,10 +113,12 @@ func (r *Ring) lend() {
 
 // lending decides how many buffers the kernel is to have. It takes them in turn: of
 // many, all would become resident in the course of hours, and none would be warm.
-// So it has few, those used last; twice as many once a receive has found none, half
-// as many when none was missed for long.
+// So it has few, those used last, and of what was never lent only what is missing to
+// that; twice as many once a receive has found none, half as many when none was
+// missed for long. Receives that starve while it has none are a miss too: none of
+// them is asked again to find out.
 func (r *Ring) lending() {
-	if r.short {
+	if r.short || r.lent == 0 && len(r.starved) > 0 {
 		r.want, r.short, r.calm = min(max(2*r.want, len(r.starved)), providedCount), false, 0
 	} else if r.calm++; r.calm == calmTurns {
 		r.want, r.calm = max(r.want/2, lendMin), 0
@@ -135,12 +137,15 @@ func (r *Ring) recycle() {
 	}
 	for r.lent < r.want && len(r.spare) > 0 {
 		i := r.spare[len(r.spare)-1]
-		r.spare = r.spare[:len(r.spare)-1]
-		r.lent++
 		if i < r.fresh { // never lent ones are at the bottom, in their order
+			if providedCount-int(r.fresh) >= r.want {
+				break // those held by requests count too: memory grows by a miss, not by chance
+			}
 			touch(r.pool.provided[i].mem)
 			r.fresh = i
 		}
+		r.spare = r.spare[:len(r.spare)-1]
+		r.lent++
 		e := (*bufEntry)(unsafe.Pointer(&r.bufRing[(r.bufTail&(providedCount-1))*16]))
 		e.addr, e.len = addrOf(r.pool.provided[i].mem), ProvidedSize
 		if r.bufTail&(providedCount-1) == 0 {

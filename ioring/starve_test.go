@@ -66,7 +66,7 @@ func TestABufferNotTakenIsOffered(t *testing.T) {
 // The kernel has few buffers, more when a receive has found none, and few again
 // when none was missed for long.
 func TestLending(t *testing.T) {
-	r := &Ring{want: lendMin}
+	r := &Ring{want: lendMin, lent: 1}
 	turn := func(short bool, starved, want int) {
 		t.Helper()
 		r.short, r.starved = short, make([]Op, starved)
@@ -84,6 +84,9 @@ func TestLending(t *testing.T) {
 		}
 		turn(false, 0, want)
 	}
+	r.lent = 0 // all are held by requests: those that starve are not asked again, so none would be missed
+	turn(false, 0, lendMin)
+	turn(false, 1, 2*lendMin)
 }
 
 // What the kernel is lent and a slab are resident at once, the other provided
@@ -120,9 +123,14 @@ func TestLentIsResident(t *testing.T) {
 	if n := resident(slab); n != slabSize/pageSize {
 		t.Errorf("%d of the %d pages of a slab are resident", n, slabSize/pageSize)
 	}
-	r.lent -= 3 // three are out: as many more are lent, of those that never were
+	r.lent -= 3 // three are held by requests: nothing is lent in their place
 	r.recycle()
-	if n := resident(all); n != (lendMin+3)*ProvidedSize/pageSize {
-		t.Errorf("%d pages are resident once three more buffers are lent", n)
+	if n := resident(all); n != lendMin*ProvidedSize/pageSize || r.lent != lendMin-3 {
+		t.Errorf("%d pages are resident, %d buffers lent, while three are held", n, r.lent)
+	}
+	r.short = true
+	r.recycle()
+	if n := resident(all); n != 2*lendMin*ProvidedSize/pageSize || r.lent != 2*lendMin-3 {
+		t.Errorf("%d pages are resident, %d buffers lent, once a receive has found none", n, r.lent)
 	}
 }
