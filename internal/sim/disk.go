@@ -175,6 +175,7 @@ func (p *part) forget(end int64) (lost bool) {
 			delete(p.gone, offset)
 		}
 	}
+	lost = lost || p.mayStart > end // all was deleted, but a reader may be past it
 	p.end, p.mayStart = min(p.end, end), min(p.mayStart, end)
 	p.safe = min(p.safe, end)
 	p.gated, p.held, p.flushed = min(p.gated, end), min(p.copy.end, end), min(p.flushed, end)
