@@ -206,3 +206,11 @@ func TestWalkedSegmentGetsANewIndex(t *testing.T) {
 		t.Fatal("reads")
 	}
 }
+
+// A segment that is not flushed was dropped and could not be unlinked; what came
+// behind it was flushed. After a loss of power its torn end was a hole, and
+// recovery cut what had been acknowledged behind it.
+func TestUnlinkFailsBeforeTheFlush(t *testing.T) {
+	const seed, remove = 723656455037999, 149 // found by make crash, -crash.seed=723656455037987
+	runScript(t, seed, remove, ioError, 22).checked(t)
+}

@@ -47,12 +47,15 @@ func (l *Log) Segments() []SegmentInfo {
 }
 
 // RetentionPlan returns how many leading segments may be dropped at time now
-// (ms) when limit is the gated high watermark. [L]
+// (ms) when limit is the gated high watermark. What is not flushed yet stays: its
+// file may be there again after a loss of power, or still, when it could not be
+// unlinked. With its end torn it would be a hole, and recovery would cut what was
+// flushed behind it. [L]
 func (l *Log) RetentionPlan(now, limit int64) int {
 	if l.err() != nil || l.truncating || l.cleaning || len(l.list()) < 2 {
 		return 0
 	}
-	return Expired(l.Segments(), l.Start(), limit, now, l.cfg.RetentionMs, l.cfg.RetentionBytes)
+	return Expired(l.Segments(), l.Start(), min(limit, l.Durable()), now, l.cfg.RetentionMs, l.cfg.RetentionBytes)
 }
 
 // Dropped is segments that left the log and whose files are to be unlinked.

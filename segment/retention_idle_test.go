@@ -24,6 +24,10 @@ func TestIdleLogExpires(t *testing.T) {
 	if err := l.Grown(g); err != nil {
 		t.Fatal(err)
 	}
+	if n := l.RetentionPlan(6001, l.End()); n != 0 {
+		t.Fatalf("%d segments may go that are not flushed: left behind torn they would be a hole", n)
+	}
+	flush(t, l)
 	n := l.RetentionPlan(6001, l.End())
 	d := l.Drop(n)
 	if err := d.Do(); err != nil {
