@@ -72,6 +72,7 @@ type script struct {
 // directory, a full disk refuses and recovers, nothing acknowledged is lost.
 func TestCrashNthOperationFails(t *testing.T) {
 	y := newTally(t, "nth-io-fails")
+	defer y.print(t)
 	var died, refused int
 	for s := y.Seed; y.Points < *crashFaults; s++ {
 		for f := range failures {
@@ -84,7 +85,7 @@ func TestCrashNthOperationFails(t *testing.T) {
 					continue // that operation cannot go wrong so
 				}
 				y.Points++
-				y.Checked += x.checked(t)
+				x.checked(t, y)
 				if x.died {
 					died++
 				}
@@ -98,7 +99,6 @@ func TestCrashNthOperationFails(t *testing.T) {
 	if died == 0 || refused == 0 {
 		t.Fatal("the faults do not reach the laws: ", y.Note)
 	}
-	y.print(t)
 }
 
 func (x *script) fatal(t *testing.T, why any) {
@@ -218,12 +218,13 @@ func (x *script) reopen(t *testing.T, why error) {
 
 // checked loses the power at the end of the script and looks for what was
 // acknowledged.
-func (x *script) checked(t *testing.T) int64 {
+func (x *script) checked(t *testing.T, y *tally) {
+	t.Helper()
 	k := x.fs.length()
 	how := loss(x.r.IntN(int(losses)))
-	checked, _, why := verify(x.fs.image(k, how, x.r), x.owed(k), false)
+	checked, lost, why := verify(x.fs.image(k, how, x.r), x.owed(k), false)
+	y.Checked, y.Lost = y.Checked+checked, y.Lost+lost
 	if why != "" {
 		x.fatal(t, fmt.Sprintf("then the power went, %s: %s", how, why))
 	}
-	return checked
 }

@@ -19,6 +19,7 @@ import (
 // cuts a torn tail only, never invents and never panics.
 func TestCrashSweep(t *testing.T) {
 	y := newTally(t, "sweep")
+	defer y.print(t)
 	unsigned := 0
 	for s := y.Seed; y.Points < *crashSweep; s++ {
 		for _, clean := range []bool{false, true} {
@@ -34,7 +35,6 @@ func TestCrashSweep(t *testing.T) {
 		}
 	}
 	y.Note = fmt.Sprintf("%d of them change a number in a text file without a checksum", unsigned)
-	y.print(t)
 }
 
 // sweep is a log directory at rest, to be damaged.

@@ -638,9 +638,10 @@ func goesOn(l *Log, p *promise) string {
 }
 
 // blockLog plays lives of a world, each ended by a loss of power, and checks
-// the disk as of every operation of each. It stops at the first broken law
-// unless early acknowledgements are planted, which it then counts.
-func blockLog(t *testing.T, s uint64, lives, steps int, early bool) (points int, checked, lost int64) {
+// the disk as of every operation of each, into y. It stops at the first broken law
+// or, where early acknowledgements are planted, at the first loss.
+func blockLog(t *testing.T, s uint64, lives, steps int, early bool, y *tally) {
+	t.Helper()
 	r := rand.New(rand.NewPCG(s, 7))
 	w := newCrashWorld(r)
 	for life := range lives {
@@ -659,19 +660,18 @@ func blockLog(t *testing.T, s uint64, lives, steps int, early bool) (points int,
 		for k := 0; k <= w.fs.length(); k++ {
 			how := loss(r.IntN(int(losses)))
 			c, n, why := verify(w.fs.image(k, how, r), w.owed(k), false)
-			points, checked, lost = points+1, checked+c, lost+n
+			y.Points, y.Checked, y.Lost = y.Points+1, y.Checked+c, y.Lost+n
 			if why != "" && !early {
 				t.Fatalf("seed %d life %d, power lost after operation %d of %d (%s), %s: %s",
 					s, life, k, w.fs.length(), w.fs.describe(k), how, why)
 			}
-			if lost > 0 && early {
-				return points, checked, lost
+			if y.Lost > 0 && early {
+				return
 			}
 		}
 		k := w.fs.length() - r.IntN(min(8, w.fs.length()))
 		w.crash(k, loss(r.IntN(int(losses))))
 	}
-	return points, checked, lost
 }
 
 func (f *crashFS) describe(k int) string {
