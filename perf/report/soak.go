@@ -52,7 +52,7 @@ func (s *Soak) Failed() (why []string) {
 	why = append(why, s.Errors...)
 	for _, b := range s.Brokers {
 		for _, t := range b.Trends {
-			if t.Verdict != Flat && t.Verdict != Told {
+			if t.Verdict != Flat {
 				why = append(why, fmt.Sprintf("%s: %s is %s: %+.3g ± %.2g an hour", b.Name, t.Figure, t.Verdict, t.Slope, t.Err))
 			}
 		}

@@ -22,7 +22,6 @@ const (
 	Flat       = "flat"
 	Growing    = "growing"
 	Unresolved = "not resolved" // growth of Resolution would not have been seen
-	Told       = "not judged"   // a figure for the reader
 )
 
 // sure is how many standard errors a slope must be from 0 to be one.

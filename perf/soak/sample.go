@@ -14,23 +14,20 @@ import (
 	"lockstep/perf/report"
 )
 
-// figure is a name, whether it is memory in MiB or a count, and whether it is
-// told but not judged.
+// figure is a name, and whether it is memory in MiB or a count.
 type figure struct {
 	name   string
 	memory bool
-	told   bool
 }
 
-// What is left of memory without the pages of files has two parts that can be
-// judged closely: what is not of Go's heap, and what Go's collector found live
-// (its aim is twice that). Their sum with Go's garbage cannot: Go keeps resident
-// what its heap has in use and up to a tenth more (retainExtraPercent of
-// runtime/mgcscavenge.go), here 0.7 MiB of 18, and where in that tenth it is
-// wanders over minutes. A line through half an hour of it rises by up to 1.4 MiB
-// an hour though nothing is kept.
-var figures = []figure{{name: "RSS, MiB", memory: true}, {name: noFile, memory: true}, {name: liveHeap, memory: true}, {name: "RSS without files, MiB", memory: true, told: true},
-	{name: "descriptors"}, {name: "goroutines"}, {name: "threads"}, {name: "maps"}, {name: "files on disk"}}
+// Figures that are judged. What is left of memory without the pages of files has two
+// parts that a leak shows in closely: what is not of Go's heap, and what Go's
+// collector found live (its aim is twice that). The third is Go's garbage: Go keeps
+// resident what its heap has in use and up to a tenth more (retainExtraPercent of
+// runtime/mgcscavenge.go), 0.7 MiB here, and where in that tenth it is wanders for
+// minutes. So their sum may be red though nothing is kept; the parts say which it is.
+var figures = []figure{{"RSS, MiB", true}, {"RSS without files, MiB", true}, {noFile, true}, {liveHeap, true},
+	{"descriptors", false}, {"goroutines", false}, {"threads", false}, {"maps", false}, {"files on disk", false}}
 
 const (
 	noFile   = "resident of no file, MiB" // nor of Go's heap
@@ -204,11 +201,7 @@ func judge(b *report.SoakBroker) (trends []report.Trend) {
 			}
 			bound, seen = memoryBound*mean, memorySeen*mean
 		}
-		t := report.NewTrend(f.name, points, bound, seen)
-		if f.told {
-			t.Verdict = report.Told
-		}
-		trends = append(trends, t)
+		trends = append(trends, report.NewTrend(f.name, points, bound, seen))
 	}
 	return trends
 }
