@@ -246,14 +246,21 @@ func (e *Engine) Retain() {
 		p.lock()
 		p.log.Producers().Expire(now, r.settings.ProducerExpiryMS)
 		var d segment.Dropped
-		if n := p.log.RetentionPlan(now, p.high.Load()); n > 0 && r.settings.Retention {
-			d = p.log.Drop(n)
+		var dropped bool
+		if r.settings.Retention {
+			d, dropped = p.log.Drop(p.log.RetentionPlan(now, p.high.Load()))
 		}
 		if r.settings.Retention && p.high.Load() == p.log.End() && p.log.SealExpired(now) {
 			e.follow(p)
 		}
 		p.unlock()
-		err := d.Do()
+		var err error
+		if dropped {
+			err = d.Do()
+			p.lock()
+			p.log.Unlinked(d)
+			p.unlock()
+		}
 		e.unlinking.Unlock()
 		if err != nil {
 			e.o.Log.Warn("segment could not be removed", "topic", p.topic, "partition", p.index, "error", err)

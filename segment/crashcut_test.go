@@ -184,10 +184,11 @@ func (p *cutLog) write(parts []*cutLog, early bool, off *atomic.Bool) {
 				return
 			}
 		}
-		if k := p.l.RetentionPlan(0, p.l.Durable()); k > 0 {
-			d := p.l.Drop(k)
+		if d, ok := p.l.Drop(p.l.RetentionPlan(0, p.l.Durable())); ok {
 			p.start = p.l.Start()
-			if d.Do() != nil {
+			err := d.Do()
+			p.l.Unlinked(d)
+			if err != nil {
 				return
 			}
 		}

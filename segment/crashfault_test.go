@@ -18,10 +18,11 @@ const (
 	diskFull                  // ENOSPC for all that takes space, for a while
 	shortWrite                // half of the bytes, or for a small file io.ErrShortWrite
 	failures
+	noRemoval // EIO for the n-th removal and every second one after it
 )
 
 func (f failure) String() string {
-	return [...]string{"EIO", "ENOSPC", "disk full for a while", "short write"}[f]
+	return [...]string{"EIO", "ENOSPC", "disk full for a while", "short write", "", "EIO for every second removal"}[f]
 }
 
 const fullFor = 40 // operations that diskFull lasts
@@ -33,6 +34,9 @@ func (f failure) arm(disk *crashFS, n int) (asked *int, hit *string) {
 	takesSpace := map[string]bool{"allocate": true, "create": true, "write": true, "writefile": true, "mkdir": true}
 	mayFill := map[string]bool{"pwritev": true, "datasync": true, "rename": true}
 	disk.hook = func(op, name string, size int) (int, error) {
+		if f == noRemoval && op != "remove" {
+			return size, nil
+		}
 		*asked++
 		var err error
 		switch first := *asked == n; {
@@ -44,6 +48,8 @@ func (f failure) arm(disk *crashFS, n int) (asked *int, hit *string) {
 			err = fault(op, syscall.ENOSPC)
 		case f == shortWrite && first && size > 1:
 			size /= 2
+		case f == noRemoval && *asked >= n && (*asked-n)%2 == 0:
+			err = fault(op, syscall.EIO)
 		default:
 			return size, nil
 		}
@@ -77,7 +83,7 @@ func TestCrashNthOperationFails(t *testing.T) {
 	for s := y.Seed; y.Points < *crashFaults; s++ {
 		for f := range failures {
 			for n := 1; ; n++ {
-				x := runScript(t, s, n, f, 22)
+				x := runScript(t, s, n, f, 22, false)
 				if *x.asked < n {
 					break
 				}
@@ -101,6 +107,23 @@ func TestCrashNthOperationFails(t *testing.T) {
 	}
 }
 
+// TestCrashRemovalsFail runs long scripts in which files that are to go stay, and
+// others go after all: what is left of a log has no hole.
+func TestCrashRemovalsFail(t *testing.T) {
+	y := newTally(t, "removals-fail")
+	defer y.print(t)
+	for s := y.Seed; y.Points < *crashFaults; s++ {
+		for n := 1; ; n++ {
+			x := runScript(t, s, n, noRemoval, 80, true)
+			if *x.asked < n {
+				break
+			}
+			y.Points++
+			x.checked(t, y)
+		}
+	}
+}
+
 func (x *script) fatal(t *testing.T, why any) {
 	t.Helper()
 	t.Fatalf("seed %d, operation %d (%s) fails with %s: %v", x.seed, x.n, *x.hit, x.f, why)
@@ -108,8 +131,8 @@ func (x *script) fatal(t *testing.T, why any) {
 
 // runScript plays steps, and after a step that failed it goes on as a broker
 // would: with the log, or with a new process when the directory has ended.
-func runScript(t *testing.T, seed uint64, n int, f failure, steps int) *script {
-	w := newCrashWorld(rand.New(rand.NewPCG(seed, 13)))
+func runScript(t *testing.T, seed uint64, n int, f failure, steps int, narrow bool) *script {
+	w := newCrashWorld(rand.New(rand.NewPCG(seed, 13)), narrow)
 	x := &script{crashWorld: w, f: f, n: n, seed: seed}
 	x.asked, x.hit = f.arm(w.fs, n)
 	if err := w.open(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -212,5 +213,79 @@ func TestWalkedSegmentGetsANewIndex(t *testing.T) {
 // recovery cut what had been acknowledged behind it.
 func TestUnlinkFailsBeforeTheFlush(t *testing.T) {
 	const seed, remove = 723656455037999, 149 // found by make crash, -crash.seed=723656455037987
-	runScript(t, seed, remove, ioError, 22).checked(t, &tally{})
+	runScript(t, seed, remove, ioError, 22, false).checked(t, &tally{})
+}
+
+// A file that could not be unlinked once and later ones that could were a hole:
+// the next start cut the log, or called it corrupt.
+func TestUnlinkFailsThenOthersDoNot(t *testing.T) {
+	m, _, l := memLog(t, smallConfig)
+	for range 8 {
+		put(t, l, plain(l.NextOffset(), 1, 1500))
+	}
+	flush(t, l)
+	m.SetFault(func(op, name string) error {
+		if op == "remove" && strings.HasSuffix(name, logSuffix) {
+			return syscall.EIO
+		}
+		return nil
+	})
+	first := l.Segments()[1].Base
+	if err := drop(l, 1); !errors.Is(err, syscall.EIO) || l.Start() != first {
+		t.Fatalf("%v, the log starts at %d", err, l.Start())
+	}
+	m.SetFault(nil)
+	if err := drop(l, 1); err != nil {
+		t.Fatal(err)
+	}
+	end, want := l.End(), all(t, l)
+	l = openLog(t, openDir(t, m.Died(nil), "/data"), smallConfig)
+	if l.End() != end || !bytes.Equal(all(t, l), want) {
+		t.Fatalf("after a restart the log is %d to %d, it was to %d", l.Start(), l.End(), end)
+	}
+}
+
+// While files are unlinked a truncation waits: it might give one of their names to
+// a file of its own. What could not be unlinked goes when everything goes.
+func TestTruncationAndFilesThatStay(t *testing.T) {
+	m, _, l := memLog(t, smallConfig)
+	for range 8 {
+		put(t, l, plain(l.NextOffset(), 1, 1500))
+	}
+	flush(t, l)
+	d, ok := l.Drop(2)
+	if !ok {
+		t.Fatal("nothing to drop")
+	}
+	if _, err := l.TruncatePlan(0); !errors.Is(err, ErrBusy) {
+		t.Fatalf("a truncation beside a drop: %v", err)
+	}
+	m.SetFault(func(op, name string) error {
+		if op == "remove" {
+			return syscall.EIO
+		}
+		return nil
+	})
+	if d.Do() == nil {
+		t.Fatal("removed")
+	}
+	l.Unlinked(d)
+	m.SetFault(nil)
+	cut, err := l.RestartPlan(50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut.Do()
+	if err := l.Truncated(cut); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, plain(50, 1, 10))
+	flush(t, l)
+	if err := drop(l, 0); err != nil {
+		t.Fatal(err)
+	}
+	l = openLog(t, openDir(t, m.Died(nil), "/data"), smallConfig)
+	if l.Start() != 50 || l.End() != 51 {
+		t.Fatalf("after a restart at 50 the log is %d to %d", l.Start(), l.End())
+	}
 }

@@ -63,7 +63,7 @@ func (d damage) String() string {
 // sweepWorld plays a directory of two partitions of several segments, codecs,
 // epochs and producers, with checkpoints behind and ahead of their ends.
 func sweepWorld(t *testing.T, seed uint64, clean bool) *sweep {
-	w := newCrashWorld(rand.New(rand.NewPCG(seed, 11)))
+	w := newCrashWorld(rand.New(rand.NewPCG(seed, 11)), false)
 	must := func(err error) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

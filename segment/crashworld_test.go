@@ -19,6 +19,9 @@ import (
 // crashConfig makes a segment of a few batches.
 var crashConfig = Config{SegmentBytes: 2048, IndexIntervalBytes: 128, RetentionMs: -1, RetentionBytes: 4096, MaxMessageBytes: 2048}
 
+// narrowConfig makes one of a batch or two, so that retention has what to drop.
+var narrowConfig = Config{SegmentBytes: 640, IndexIntervalBytes: 128, RetentionMs: -1, RetentionBytes: 640, MaxMessageBytes: 640}
+
 // promise is what a log owes at one moment: a run over the disk as of any
 // operation must find between durable and the end of bs, byte for byte.
 type promise struct {
@@ -52,14 +55,20 @@ type crashWorld struct {
 	d     *Dir
 	parts []*crashPart
 	marks []mark
+	cfg   Config
 	early bool // the planted bug: acknowledged before the fdatasync
 	now   int64
 	epoch int32          // of the leader, never given out twice
 	done  map[string]int // steps by kind
 }
 
-func newCrashWorld(r *rand.Rand) *crashWorld {
-	w := &crashWorld{r: r, fs: newCrashFS(), now: 1000, done: map[string]int{}}
+// narrow is a world whose logs retention shortens often, the other a world in
+// which they grow.
+func newCrashWorld(r *rand.Rand, narrow bool) *crashWorld {
+	w := &crashWorld{r: r, cfg: crashConfig, fs: newCrashFS(), now: 1000, done: map[string]int{}}
+	if narrow {
+		w.cfg = narrowConfig
+	}
 	for i := range 2 {
 		w.parts = append(w.parts, newCrashPart(LogID{Topic: "orders", Partition: int32(i), TopicID: [16]byte{1, byte(i)}}))
 	}
@@ -91,7 +100,7 @@ func (w *crashWorld) open() error {
 			*p = *newCrashPart(nextID(p.id))
 		}
 		p.gone = false
-		l, err := openOver(d, there, p.id, w.now)
+		l, err := openOver(d, there, p.id, w.cfg, w.now)
 		if err != nil {
 			_ = d.Close()
 			return err
@@ -118,10 +127,10 @@ func (w *crashWorld) crash(k int, how loss) {
 
 // openOver opens a log; what an earlier topic of its name has left goes, as
 // at a broker that finds a partition its view does not have.
-func openOver(d *Dir, there []LogID, id LogID, now int64) (*Log, error) {
+func openOver(d *Dir, there []LogID, id LogID, cfg Config, now int64) (*Log, error) {
 	for _, old := range there {
 		if old.TopicPartition() == id.TopicPartition() && old != id {
-			l, _, err := d.OpenLog(old, crashConfig, now)
+			l, _, err := d.OpenLog(old, cfg, now)
 			if err == nil {
 				err = d.Delete(l)
 			}
@@ -130,7 +139,7 @@ func openOver(d *Dir, there []LogID, id LogID, now int64) (*Log, error) {
 			}
 		}
 	}
-	l, _, err := d.OpenLog(id, crashConfig, now)
+	l, _, err := d.OpenLog(id, cfg, now)
 	return l, err
 }
 
@@ -193,6 +202,8 @@ func (w *crashWorld) step() error {
 	var kind string
 	var do func() error
 	switch {
+	case w.cfg == narrowConfig && n >= 69 && n < 78:
+		kind, do = "retention", func() error { return w.retention(i) }
 	case n < 45:
 		kind, do = "append", func() error { return w.append(i, 1+w.r.IntN(4)) }
 	case n < 65:
@@ -365,13 +376,17 @@ func (w *crashWorld) truncate(i int) error {
 func (w *crashWorld) retention(i int) error {
 	p := w.parts[i]
 	n := p.l.RetentionPlan(w.now, p.l.End())
-	if n == 0 {
+	d, ok := p.l.Drop(n)
+	if !ok {
 		return nil
 	}
-	d := p.l.Drop(n)
-	p.start, p.dropped = p.l.Start(), true
-	w.note(i)
-	return d.Do()
+	if n > 0 {
+		p.start, p.dropped = max(p.start, p.l.Start()), true
+		w.note(i)
+	}
+	err := d.Do()
+	p.l.Unlinked(d)
+	return err
 }
 
 func (w *crashWorld) deleteRecords(i int) error {
@@ -380,7 +395,7 @@ func (w *crashWorld) deleteRecords(i int) error {
 	if err := p.l.AdvanceStart(at); err != nil {
 		return err
 	}
-	p.start = at
+	p.start = max(p.start, at) // what retention has taken may be back
 	w.note(i)
 	return w.checkpoint()
 }
@@ -395,7 +410,7 @@ func (w *crashWorld) deleteTopic(i int) error {
 	p.absent = true
 	w.note(i)
 	*p = *newCrashPart(nextID(p.id))
-	l, _, err := w.d.OpenLog(p.id, crashConfig, w.now)
+	l, _, err := w.d.OpenLog(p.id, w.cfg, w.now)
 	p.l = l
 	if err == nil {
 		w.note(i)
@@ -547,11 +562,9 @@ func (p *promise) holds(l *Log, whole bool) string {
 	epoch := int32(-1)
 	for _, b := range between(list, l.Start(), l.End()) {
 		epoch = max(epoch, b.PartitionLeaderEpoch())
-		if b.BaseOffset() < p.start {
-			continue // deleted on purpose, and back; its epoch may be gone
-		}
-		if got := l.EpochAt(b.BaseOffset()); got != epoch {
-			return fmt.Sprintf("%s: epoch %d at %d, want %d of %v", l.path, got, b.BaseOffset(), epoch, l.Epochs())
+		at := max(b.BaseOffset(), l.Start())
+		if got := l.EpochAt(at); got != epoch {
+			return fmt.Sprintf("%s: epoch %d at %d, want %d of %v", l.path, got, at, epoch, l.Epochs())
 		}
 	}
 	if !p.dropped {
@@ -593,7 +606,7 @@ func verify(disk *crashFS, owed []promise, whole bool) (checked, lost int64, why
 			continue
 		}
 		checked += max(0, p.durable-p.start)
-		l, err := openOver(d, there, p.id, 0)
+		l, err := openOver(d, there, p.id, crashConfig, 0)
 		if err != nil {
 			return checked, lost, err.Error()
 		}
@@ -637,13 +650,13 @@ func goesOn(l *Log, p *promise) string {
 	return why
 }
 
-// blockLog plays lives of a world, each ended by a loss of power, and checks
+// blockLog plays lives of a world, wide and narrow ones in turn, each ended by a loss of power, and checks
 // the disk as of every operation of each, into y. It stops at the first broken law
 // or, where early acknowledgements are planted, at the first loss.
 func blockLog(t *testing.T, s uint64, lives, steps int, early bool, y *tally) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(s, 7))
-	w := newCrashWorld(r)
+	w := newCrashWorld(r, s%2 == 1)
 	for life := range lives {
 		w.early = early
 		if err := w.open(); err != nil {

@@ -15,7 +15,7 @@
 //	Log.GrowPlan      Grow.Do            Log.Grown
 //	Log.FlushPlan     Flush.Do           Log.Flushed
 //	Log.TruncatePlan  Truncation.Do      Log.Truncated
-//	Log.Drop          Dropped.Do         -
+//	Log.Drop          Dropped.Do         Log.Unlinked
 //	Log.RestPlan      Rest.Do            -
 //
 // One exception: TruncatePlan opens the file of a segment that was at rest.

@@ -238,6 +238,17 @@ func flush(t testing.TB, l *Log) {
 	}
 }
 
+// drop takes n leading segments away, in all steps of it.
+func drop(l *Log, n int) error {
+	d, ok := l.Drop(n)
+	if !ok {
+		return nil
+	}
+	err := d.Do()
+	l.Unlinked(d)
+	return err
+}
+
 // all reads a log from start to end in one go.
 func all(t testing.TB, l *Log) []byte {
 	t.Helper()

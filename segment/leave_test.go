@@ -143,8 +143,7 @@ func TestProducersOutliveTheirBatches(t *testing.T) {
 	for len(l.list()) < 2 {
 		put(t, l, plain(l.NextOffset(), 1, 1500))
 	}
-	d := l.Drop(1)
-	if err := d.Do(); err != nil {
+	if err := drop(l, 1); err != nil {
 		t.Fatal(err)
 	}
 	l = openLog(t, openDir(t, m.Died(nil), "/data"), smallConfig)

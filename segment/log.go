@@ -90,10 +90,11 @@ type Log struct {
 	truncating bool
 	cleaning   bool
 	flushing   bool
+	dropping   bool
 	exists     bool        // the partition's directory is on disk
 	namesDirty bool        // files were made whose names may not be durable
 	unlinked   atomic.Bool // files were removed, likewise: after a clean stop nobody looks for one that is back
-	leftFiles  atomic.Bool // files could not be removed: a manifest would hide them
+	left       []int64     // bases of files that could not be unlinked, the oldest first
 	producers  *Producers
 }
 

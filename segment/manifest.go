@@ -34,8 +34,8 @@ var errManifest = errors.New("damaged")
 // small tells whether a log goes into the manifest: one that would make it
 // large has index files instead.
 func (l *Log) small() bool {
-	if l.leftFiles.Load() {
-		return false // the next start is to see them
+	if len(l.left) > 0 {
+		return false // the next start is to see these files
 	}
 	entries := int64(0)
 	for _, s := range l.list() {

@@ -78,7 +78,7 @@ func (l *Log) recover(point, start int64) (RecoveryStats, error) {
 	if err := r.open(); err != nil {
 		return r.stats, err
 	}
-	if err := r.load(); err != nil {
+	if err := r.load(start); err != nil {
 		return r.stats, err
 	}
 	end, err := r.walk()
@@ -167,7 +167,7 @@ func (r *recovery) add(base int64, m Mapped, limit, bound int64) {
 
 // load reads epochs and the producer snapshot and decides where the walk
 // begins: at the recovery point, or earlier if something must be rebuilt.
-func (r *recovery) load() error {
+func (r *recovery) load(start int64) error {
 	l := r.l
 	if len(r.found) == 0 {
 		return nil
@@ -175,7 +175,8 @@ func (r *recovery) load() error {
 	if data, err := l.dir.fs.Meta().ReadFile(filepath.Join(l.path, epochFile)); err == nil {
 		if s, ok := decodeEpochs(data); ok {
 			l.epochs.replace(s)
-			r.epochsOK = true
+			// Else what retention had taken is back, and who led then is in the batches only.
+			r.epochsOK = len(s) == 0 || s[0].Start <= max(start, r.found[0].seg.base)
 		}
 	}
 	n := len(r.found)

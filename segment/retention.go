@@ -2,6 +2,8 @@ package segment
 
 import (
 	"errors"
+
+	"lockstep/internal/invariant"
 )
 
 // SegmentInfo is what retention looks at.
@@ -52,53 +54,70 @@ func (l *Log) Segments() []SegmentInfo {
 // unlinked. With its end torn it would be a hole, and recovery would cut what was
 // flushed behind it. [L]
 func (l *Log) RetentionPlan(now, limit int64) int {
-	if l.err() != nil || l.truncating || l.cleaning || len(l.list()) < 2 {
+	if !l.droppable() || len(l.list()) < 2 {
 		return 0
 	}
 	return Expired(l.Segments(), l.Start(), min(limit, l.Durable()), now, l.cfg.RetentionMs, l.cfg.RetentionBytes)
 }
 
-// Dropped is segments that left the log and whose files are to be unlinked.
+func (l *Log) droppable() bool { return l.err() == nil && !l.truncating && !l.cleaning && !l.dropping }
+
+// Dropped is segments that left the log and whose files are to be unlinked. Do it
+// without the lock, then hand it to Unlinked.
 type Dropped struct {
 	log  *Log
 	segs []*segment
+	left []int64 // bases of the files, the oldest first
 }
 
 // Drop takes n leading segments, as RetentionPlan counted them, out of the
-// log and raises its start offset. Readers keep what they have pinned. [L]
-func (l *Log) Drop(n int) Dropped {
+// log and raises its start offset. Readers keep what they have pinned. Files that
+// could not be unlinked before go first. It returns false when there are none of
+// either, and while another step needs the files. [L]
+func (l *Log) Drop(n int) (Dropped, bool) {
 	old := l.list()
-	n = min(n, len(old)-1)
-	if n <= 0 || l.truncating || l.cleaning {
-		return Dropped{log: l}
+	n = max(0, min(n, len(old)-1))
+	if n+len(l.left) == 0 || !l.droppable() {
+		return Dropped{}, false
 	}
-	d := Dropped{log: l, segs: old[:n:n]}
+	d := Dropped{log: l, segs: old[:n:n], left: l.left}
+	l.dropping, l.left = true, nil
+	if n == 0 {
+		return d, true
+	}
 	raise(&l.start, old[n].base)
 	l.epochs.truncateStart(old[n].base)
 	l.setList(append([]*segment(nil), old[n:]...))
 	for _, s := range d.segs {
 		l.size.Add(-s.size.Load())
+		d.left = append(d.left, s.base)
 	}
-	return d
+	return d, true
 }
 
-// Do unlinks the files, the oldest first so that a crash leaves no hole. An
-// error leaves files behind that the next OpenLog takes for part of the log;
-// retention then drops them again.
+// Do unlinks the files, the oldest first and none after one that stays: what is
+// there after a crash has no hole. What stays is part of the log to the next
+// OpenLog.
 func (d *Dropped) Do() error {
 	var err error
-	for _, s := range d.segs {
-		if err == nil {
-			err = d.log.removeFiles(s.base)
-			d.log.unlinked.Store(true) // after the call: a flush before it does not cover it
+	for len(d.left) > 0 && err == nil {
+		if err = d.log.removeFiles(d.left[0]); err == nil {
+			d.left = d.left[1:]
 		}
+	}
+	d.log.unlinked.Store(true) // after the calls: a flush before them does not cover them
+	for _, s := range d.segs {
 		s.retire()
 	}
-	if err != nil {
-		d.log.leftFiles.Store(true)
-	}
-	d.segs = nil
 	return err
+}
+
+// Unlinked ends a drop and keeps what could not be unlinked for the next. [L]
+func (l *Log) Unlinked(d Dropped) {
+	if d.log != l || !l.dropping {
+		invariant.Check(false, "PlanDoApply", l.path)
+	}
+	l.dropping, l.left = false, d.left
 }
 
 // removeFiles unlinks a segment's files: the log first, hints after it.

@@ -29,8 +29,7 @@ func TestIdleLogExpires(t *testing.T) {
 	}
 	flush(t, l)
 	n := l.RetentionPlan(6001, l.End())
-	d := l.Drop(n)
-	if err := d.Do(); err != nil {
+	if err := drop(l, n); err != nil {
 		t.Fatal(err)
 	}
 	if n != 1 || l.Start() != 1 || l.End() != 1 {

@@ -68,8 +68,7 @@ func TestRetentionDropsWholeSegments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dropped := l.Drop(l.RetentionPlan(0, segs[1].End))
-		if err := dropped.Do(); err != nil {
+		if err := drop(l, l.RetentionPlan(0, segs[1].End)); err != nil {
 			t.Fatal(err)
 		}
 		if l.Start() != segs[2].Base || l.Size() != int64(len(all(t, l))) {
@@ -194,12 +193,17 @@ func keepHouse(t *testing.T, l *locked, stop *atomic.Bool) {
 	for !stop.Load() {
 		l.Lock()
 		f, ok := l.FlushPlan()
-		dropped := l.Drop(l.RetentionPlan(0, l.End()))
+		d, dropped := l.Drop(l.RetentionPlan(0, l.End()))
 		rest, _ := l.restPlan()
 		l.Unlock()
 		rest.Do()
-		if err := dropped.Do(); err != nil {
-			t.Error(err)
+		if dropped {
+			if err := d.Do(); err != nil {
+				t.Error(err)
+			}
+			l.Lock()
+			l.Unlinked(d)
+			l.Unlock()
 		}
 		if !ok {
 			continue

@@ -15,7 +15,7 @@ func (d *Dir) SealClean(logs ...*Log) error {
 	var idle []*Log
 	for _, l := range logs {
 		err := l.err()
-		if err == nil && (!l.idle() || l.growing || l.truncating || l.flushing || l.cleaning) {
+		if err == nil && (!l.idle() || l.growing || l.truncating || l.flushing || l.cleaning || l.dropping) {
 			err = ErrBusy
 		}
 		if err != nil {

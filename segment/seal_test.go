@@ -316,9 +316,8 @@ func TestFailedStepLeavesNoName(t *testing.T) {
 func TestDroppedFilesStayGone(t *testing.T) {
 	cfg := smallConfig
 	cfg.RetentionBytes = 6000
-	drop := func(l *Log) {
-		d := l.Drop(l.RetentionPlan(0, l.End()))
-		if err := d.Do(); err != nil {
+	retain := func(l *Log) {
+		if err := drop(l, l.RetentionPlan(0, l.End())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -333,7 +332,7 @@ func TestDroppedFilesStayGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	flush(t, l) // the names are durable, and no later flush looks at them
-	drop(l)
+	retain(l)
 	first := l.Segments()[0].Base
 	if first == 0 {
 		t.Fatal("nothing was dropped")
@@ -344,7 +343,7 @@ func TestDroppedFilesStayGone(t *testing.T) {
 		l := openLog(t, openDir(t, disk, "/data"), cfg)
 		fill(l)
 		flush(t, l)
-		drop(l)
+		retain(l)
 		if l.Segments()[0].Base == first {
 			t.Fatal("nothing was dropped after the restart")
 		}
@@ -369,8 +368,7 @@ func TestFileThatStaysIsSeen(t *testing.T) {
 		}
 		return nil
 	})
-	dropped := l.Drop(1)
-	if err := dropped.Do(); err == nil {
+	if drop(l, 1) == nil {
 		t.Fatal("removed")
 	}
 	m.SetFault(nil)

@@ -27,8 +27,7 @@ func BenchmarkAppend(b *testing.B) {
 							b.Fatal(err)
 						}
 					}
-					dropped := l.Drop(l.RetentionPlan(0, l.End()))
-					if err := dropped.Do(); err != nil {
+					if err := drop(l, l.RetentionPlan(0, l.End())); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -23,6 +23,7 @@ type Truncation struct {
 	cut    *segment   // the segment to be sealed shorter, if to lies inside one
 	at     border     // where it is cut
 	remove []*segment // segments that go
+	left   []int64    // bases of files that retention could not unlink: they go when all goes
 	limit  int64
 	step   int32
 	epochs []EpochStart
@@ -85,7 +86,7 @@ func (l *Log) RestartPlan(at int64) (Truncation, error) {
 	if at < 0 {
 		return Truncation{}, fmt.Errorf("%w: restart at %d", ErrOffsetOutOfRange, at)
 	}
-	t := Truncation{log: l, to: at, full: true, first: !l.exists, remove: l.list(), limit: l.nextLimit(), step: l.cfg.IndexIntervalBytes}
+	t := Truncation{log: l, to: at, full: true, first: !l.exists, remove: l.list(), left: l.left, limit: l.nextLimit(), step: l.cfg.IndexIntervalBytes}
 	return l.beginTruncation(t), nil
 }
 
@@ -96,7 +97,7 @@ func (l *Log) truncatable() error {
 	if l.cleaning {
 		l.stopCleaning.Store(true)
 	}
-	if !l.idle() || l.growing || l.truncating || l.flushing || l.cleaning {
+	if !l.idle() || l.growing || l.truncating || l.flushing || l.cleaning || l.dropping {
 		return fmt.Errorf("truncate %s: %w", l.id.TopicPartition(), ErrBusy)
 	}
 	return nil
@@ -223,8 +224,12 @@ func (t *Truncation) removeAbove() error {
 // the base of the next segment says that they are not part of the log.
 func (t *Truncation) removeAll() error {
 	l := t.log
+	bases := t.left
 	for _, s := range t.remove {
-		if err := l.removeFiles(s.base); err != nil {
+		bases = append(bases[:len(bases):len(bases)], s.base)
+	}
+	for _, base := range bases {
+		if err := l.removeFiles(base); err != nil {
 			return err
 		}
 	}
@@ -323,6 +328,7 @@ func (l *Log) Truncated(t Truncation) error {
 	l.start.Store(min(l.Start(), t.to))
 	l.lowering.Store(0)
 	if t.full {
+		l.left = nil
 		l.start.Store(t.to)
 		l.durable.Store(t.to)
 		l.covered.Store(t.to)
