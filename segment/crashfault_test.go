@@ -83,7 +83,7 @@ func TestCrashNthOperationFails(t *testing.T) {
 	for s := y.Seed; y.Points < *crashFaults; s++ {
 		for f := range failures {
 			for n := 1; ; n++ {
-				x := runScript(t, s, n, f, 22, false)
+				x := runScript(t, s, n, f, 22, s%2 == 1)
 				if *x.asked < n {
 					break
 				}
