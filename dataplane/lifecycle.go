@@ -263,7 +263,8 @@ func (e *Engine) Retain() {
 		}
 		e.unlinking.Unlock()
 		if err != nil {
-			e.o.Log.Warn("segment could not be removed", "topic", p.topic, "partition", p.index, "error", err)
+			e.m.unlinkErrors.Add(1)
+			e.o.Log.Warn("segment could not be removed; it is tried again, and none after it goes before", "topic", p.topic, "partition", p.index, "error", err)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type metrics struct {
 type shared struct {
 	slowWrites, growErrors, flushes, flushNs atomic.Int64
 	cleaned, cleanedRecords, cleanErrors     atomic.Int64
+	unlinkErrors                             atomic.Int64 // passes of retention that left a file
 	rested                                   atomic.Int64 // logs whose files were closed for want of descriptors
 	ungated                                  atomic.Int64 // acks after OK that were not gated: must stay 0 (R10)
 }
@@ -63,7 +64,7 @@ type Metrics struct {
 	MirrorBytes, MirrorFetches, MirrorErrors int64
 	MirrorNamed, MirrorStalls                int64
 	SlowWrites, GrowErrors, Flushes, FlushNs int64
-	OpenFiles, Rested                        int64
+	OpenFiles, Rested, UnlinkErrors          int64
 	Cleaned, CleanedRecords, CleanErrors     int64
 	UngatedAcks                              int64
 	ProduceLatency, SyncLatency              Histogram
@@ -71,7 +72,7 @@ type Metrics struct {
 
 // Metrics sums the shards' counters.
 func (e *Engine) Metrics() Metrics {
-	out := Metrics{Rested: e.m.rested.Load(), Cleaned: e.m.cleaned.Load(), CleanedRecords: e.m.cleanedRecords.Load(), CleanErrors: e.m.cleanErrors.Load(),
+	out := Metrics{Rested: e.m.rested.Load(), UnlinkErrors: e.m.unlinkErrors.Load(), Cleaned: e.m.cleaned.Load(), CleanedRecords: e.m.cleanedRecords.Load(), CleanErrors: e.m.cleanErrors.Load(),
 		SlowWrites: e.m.slowWrites.Load(), GrowErrors: e.m.growErrors.Load(), Flushes: e.m.flushes.Load(),
 		FlushNs: e.m.flushNs.Load(), UngatedAcks: e.m.ungated.Load()}
 	for _, d := range e.o.Dirs {

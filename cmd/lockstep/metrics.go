@@ -132,6 +132,7 @@ func (b *broker) engineMetrics(x *exposition) {
 	x.counter("lockstep_logs_rested_total", "Times the files of an unused log were closed to make room for others", m.Rested)
 	x.counter("lockstep_log_cleanings_total", "Passes of the log cleaner over a log", m.Cleaned)
 	x.counter("lockstep_log_cleaned_records_total", "Records it has removed", m.CleanedRecords)
+	x.counter("lockstep_log_removal_errors_total", "Passes of retention that could not remove a segment's files; it is tried again before any other of its log goes", m.UnlinkErrors)
 	x.counter("lockstep_log_cleaning_errors_total", "Passes that failed", m.CleanErrors)
 	x.counter("lockstep_mirror_fetches_total", "Fetch answers of sources", m.MirrorFetches)
 	x.counter("lockstep_mirror_bytes_total", "Record bytes mirrored", m.MirrorBytes)
