@@ -37,8 +37,8 @@ const (
 	settle = 1200 * time.Millisecond
 	// rewarm is added to the warm-up of a Kafka that was stopped.
 	rewarm = 5 * time.Second
-	// cacheShare of the memory is filled by files before a turn.
-	cacheShare = 0.7
+	// cacheLeft: a page cache is full when this part of the memory is free.
+	cacheLeft = 64
 	// sweepEnough is the p99 in milliseconds at which a side no longer keeps up.
 	sweepEnough = 250
 	// idleFor is how long a broker rests before its memory is read; in the second

@@ -55,7 +55,7 @@ func peersCommand() *cobra.Command {
 	f.StringVar(&o.catchUp, "catch-up", "2GiB", "bytes of values that P5 reads")
 	f.BoolVar(&o.tuned, "tuned", true, "a second Kafka, tuned for the case, beside the one with defaults")
 	f.BoolVar(&o.kfake, "kfake", true, "kfake (no disk) beside them in P1")
-	f.BoolVar(&o.full, "full-page-cache", true, "keep 70 % of the memory in use by the page cache of a file between the turns, as on a machine that has run for long")
+	f.BoolVar(&o.full, "full-page-cache", true, "fill the memory with the page cache of a file before each turn, as on a machine that has run for long")
 	f.StringVar(&o.binary, "binary", "", "the lockstep program; empty = beside this one, or in PATH")
 	f.StringVar(&o.dir, "dir", "", "parent of the data directories; empty = the system's for temporary files")
 	f.StringVar(&o.out, "out", "", "file to write the JSON to, after each goal; empty = none")
