@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"math"
 )
 
 // Record is one record of a batch. Slices alias the payload; nil = null.
@@ -69,27 +70,84 @@ func recordBytes(r *Reader) []byte {
 // whose offset deltas are 0, 1, 2, … . Compressed payloads are the caller's to
 // expand first.
 func CheckRecords(payload []byte, count int32) bool {
-	it := Records(payload)
 	for i := range count {
-		if !it.Next() || it.rec.OffsetDelta != i {
+		delta, n := recordSpan(payload)
+		if n == 0 || delta != i {
 			return false
 		}
+		payload = payload[n:]
 	}
-	return it.r.Complete() == nil
+	return len(payload) == 0
 }
 
 // CheckKept tells whether an uncompressed payload is exactly count records of
 // those that a batch of offsets 0 to last once had: what the log cleaner leaves.
 func CheckKept(payload []byte, count, last int32) bool {
-	it := Records(payload)
 	at := int32(-1)
 	for range count {
-		if !it.Next() || it.rec.OffsetDelta <= at || it.rec.OffsetDelta > last {
+		delta, n := recordSpan(payload)
+		if n == 0 || delta <= at || delta > last {
 			return false
 		}
-		at = it.rec.OffsetDelta
+		at, payload = delta, payload[n:]
 	}
-	return it.r.Complete() == nil
+	return len(payload) == 0
+}
+
+// recordSpan returns the offset delta and the length of the first record, length 0
+// for none that is sound.
+func recordSpan(payload []byte) (delta int32, n int) {
+	if delta, n = usualRecord(payload); n > 0 {
+		return delta, n
+	}
+	it := Records(payload)
+	if !it.Next() {
+		return 0, 0
+	}
+	return it.rec.OffsetDelta, len(payload) - it.r.Remaining()
+}
+
+// usualRecord is recordSpan for a record as most are: no headers, and no number of
+// more than two bytes. Of another it knows nothing and returns length 0. It takes a
+// quarter of the time (BenchmarkCheckRecords), which is a sixth of all that a broker
+// does for records of 100 bytes.
+func usualRecord(b []byte) (delta int32, n int) {
+	size, at := shortVarint(b, 0)
+	end := at + size
+	if size <= 0 || end > len(b) {
+		return 0, 0
+	}
+	b = b[:end]
+	_, at = shortVarint(b, at+1) // past the attributes: the timestamp
+	d, at := shortVarint(b, at)
+	for range 2 { // key and value
+		size, at = shortVarint(b, at)
+		if size < -1 {
+			return 0, 0
+		}
+		at += max(size, 0)
+	}
+	if at != end-1 || b[at] != 0 {
+		return 0, 0
+	}
+	return int32(d), end
+}
+
+// shortVarint reads a zigzag varint of one or two bytes, not the last ones, at a
+// place of b and returns it and where it ends: behind all that b can be when there
+// is none.
+func shortVarint(b []byte, at int) (v, end int) {
+	if at+1 < len(b) {
+		u := uint(b[at])
+		if at++; u >= 0x80 {
+			u = u&0x7f | uint(b[at])<<7
+			at++
+		}
+		if u < 1<<14 {
+			return int(u>>1) ^ -int(u&1), at
+		}
+	}
+	return 0, math.MaxInt32
 }
 
 // BatchParams is the header of a batch to be built.

@@ -79,3 +79,25 @@ func BenchmarkValidateProduce(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkCheckRecords(b *testing.B) {
+	for _, n := range []int{20, 100, 1024} {
+		var rs []Record
+		for range 16 << 10 / n {
+			rs = append(rs, Record{TimestampDelta: 3, Value: make([]byte, n)})
+		}
+		batch := Batch(BuildBatch(nil, PlainParams(1), rs...))
+		walk := func(count int32) bool { return checkByWalk(batch.Payload(), count) }
+		check := func(count int32) bool { return CheckRecords(batch.Payload(), count) }
+		for name, f := range map[string]func(int32) bool{"check": check, "walk": walk} {
+			b.Run(fmt.Sprintf("bytes=%d/%s", n, name), func(b *testing.B) {
+				for b.Loop() {
+					if !f(batch.RecordCount()) {
+						b.Fatal("refused")
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(rs)), "ns/record")
+			})
+		}
+	}
+}
