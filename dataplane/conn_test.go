@@ -296,6 +296,7 @@ func TestHungryAndHome(t *testing.T) {
 		c.event(&ioring.Event{Kind: ioring.Recv, Token: x.armed[0].Token, Res: ioring.ProvidedSize, Buf: buf})
 	}
 	want(t, "hungry", len(c.hungry), 2)
+	c.hungry[0].in.hold() // somebody still reads the piece: it does not come home, and nothing with it
 	c.pool.Free(filler)
 	r.mem.onMap = func() { // the first is fed with new memory
 		r.mem.onMap = nil
