@@ -16,10 +16,6 @@ import (
 func (e *Engine) Open(settings segment.Config, progress func(done, total int, stats segment.RecoveryStats)) error {
 	e.marks = map[segment.TopicPartition]int64{}
 	for _, d := range e.o.Dirs {
-		clean, err := d.ReadCheckpoint(segment.CleanerCheckpoint)
-		if err != nil {
-			return fmt.Errorf("cleaner checkpoint of %s: %w", d.Path(), err)
-		}
 		ends := map[segment.TopicPartition]int64{}
 		ids, err := d.Scan()
 		if err != nil {
@@ -37,7 +33,6 @@ func (e *Engine) Open(settings segment.Config, progress func(done, total int, st
 			if err != nil {
 				return fmt.Errorf("recover %s-%d: %w", id.Topic, id.Partition, err)
 			}
-			l.SetCleaned(min(clean[id.TopicPartition()], l.End()))
 			e.logs[id] = l
 			ends[id.TopicPartition()] = l.End()
 			if awake = append(awake, l); d.Crowded(false) {

@@ -41,9 +41,10 @@ func (d *Dir) ReadCheckpoint(name string) (map[TopicPartition]int64, error) {
 
 // WriteCheckpoint replaces a checkpoint file. No recovery point is written
 // above what the log of that partition has durable at this moment, no log
-// start above its start. What the file says of a partition whose log is not
-// open stays: it may be offline because it is damaged, and without its
-// recovery point the next start would take the damage for a torn tail.
+// start above its start, and none is said to be clean above where it is. What
+// the file says of a partition whose log is not open stays: it may be offline
+// because it is damaged, and without its recovery point the next start would
+// take the damage for a torn tail.
 func (d *Dir) WriteCheckpoint(name string, m map[TopicPartition]int64) error {
 	if err := d.Failed(); err != nil {
 		return err
@@ -78,6 +79,8 @@ func (d *Dir) owed(name string) (have *map[TopicPartition]int64, most func(*Log)
 		return &d.points, (*Log).recoveryPoint
 	case LogStartCheckpoint:
 		return &d.starts, (*Log).startPoint
+	case CleanerCheckpoint:
+		return &d.cleans, (*Log).CleanedTo
 	}
 	return nil, nil
 }
@@ -108,7 +111,8 @@ func (d *Dir) writeCheckpoint(name string, m map[TopicPartition]int64) error {
 func (d *Dir) Lowered() int64 { return d.lowered.Load() }
 
 // lowerCheckpoints makes sure that the files promise no more of a partition
-// than is durable, and no later start, before a truncation takes something away.
+// than is durable or clean, and no later start, before a truncation takes
+// something away.
 func (d *Dir) lowerCheckpoints(p TopicPartition) error {
 	return d.changeCheckpoints(func(m map[TopicPartition]int64, l func(TopicPartition) (int64, bool)) {
 		if most, ok := l(p); ok && m[p] > most {
@@ -122,7 +126,7 @@ func (d *Dir) lowerCheckpoints(p TopicPartition) error {
 func (d *Dir) promised(p TopicPartition) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.points[p] > 0 || d.starts[p] > 0
+	return d.points[p] > 0 || d.starts[p] > 0 || d.cleans[p] > 0
 }
 
 // dropCheckpoints forgets partitions whose names begin anew: what is said of
@@ -135,32 +139,27 @@ func (d *Dir) dropCheckpoints(gone ...TopicPartition) error {
 	})
 }
 
-// dropOthers does it for the files this package does not read: they would show
-// consumers of a new topic what its mirrors do not have.
-func (d *Dir) dropOthers(gone ...TopicPartition) error {
+// dropMarks does it for the high watermarks, which this package does not read:
+// they would show consumers of a new topic what its mirrors do not have.
+func (d *Dir) dropMarks(gone ...TopicPartition) error {
 	d.files.Lock()
 	defer d.files.Unlock()
-	for _, name := range []string{HighWatermarkCheckpoint, CleanerCheckpoint} {
-		m, err := d.ReadCheckpoint(name)
-		had := len(m)
-		for _, p := range gone {
-			delete(m, p)
-		}
-		if err == nil && len(m) < had {
-			err = d.writeCheckpoint(name, m)
-		}
-		if err != nil {
-			return err
-		}
+	m, err := d.ReadCheckpoint(HighWatermarkCheckpoint)
+	had := len(m)
+	for _, p := range gone {
+		delete(m, p)
 	}
-	return nil
+	if err != nil || len(m) == had {
+		return err
+	}
+	return d.writeCheckpoint(HighWatermarkCheckpoint, m)
 }
 
-// changeCheckpoints rewrites those of the two files that change differs in.
+// changeCheckpoints rewrites those of the files read here that change differs in.
 func (d *Dir) changeCheckpoints(change func(m map[TopicPartition]int64, most func(TopicPartition) (int64, bool))) error {
 	d.files.Lock()
 	defer d.files.Unlock()
-	for _, name := range []string{RecoveryPointCheckpoint, LogStartCheckpoint} {
+	for _, name := range []string{RecoveryPointCheckpoint, LogStartCheckpoint, CleanerCheckpoint} {
 		have, most := d.owed(name)
 		d.mu.Lock()
 		next := maps.Clone(*have)

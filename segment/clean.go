@@ -35,7 +35,9 @@ type Cleaning struct {
 	from  int64          // clean below this by an earlier pass
 	to    int64          // clean below this afterwards
 	held  map[int64]bool // by base offset: batches of a producer's window, which keep their headers
+	most  int64          // how many keys are told apart
 	keys  *keyTable
+	stay  bool // records that may be superseded stay below where the pass is
 	swaps []swap
 	err   error
 
@@ -49,15 +51,20 @@ type swap struct {
 	done      bool // the new file has the name
 }
 
-// errStopped: something that must not wait wants the log.
-var errStopped = errors.New("cleaning was stopped")
+var (
+	// errStopped: something that must not wait wants the log.
+	errStopped = errors.New("cleaning was stopped")
+	// errGrown: what stays of a segment packs so much worse that it has no room. To
+	// leave in it what is superseded would bring that back once its tombstone goes.
+	errGrown = errors.New("a cleaned segment would be larger than one may be")
+)
 
 // CleanPlan returns the next pass, or false when none is possible or worth it. [L]
 func (l *Log) CleanPlan(o CleanOptions) (Cleaning, bool) {
 	if l.err() != nil || l.truncating || l.cleaning {
 		return Cleaning{}, false
 	}
-	c := Cleaning{log: l, o: o, from: l.cleaned.Load()}
+	c := Cleaning{log: l, o: o, from: l.cleaned.Load(), most: cleanerKeys}
 	all := l.list()
 	dirty, total, oldest := int64(0), int64(0), int64(noTimestamp)
 	// What a record is removed for must be durable: a crash that takes it would
@@ -138,6 +145,17 @@ func (c *Cleaning) each(s *segment, f func(b wire.Batch) error) error {
 // told apart into committed and aborted yet, and control records are no data.
 func fixed(b wire.Batch) bool { return b.Control() || b.Transactional() }
 
+// mapped tells a batch whose keys supersede those before it. The offsets count,
+// not the records: of those, a later pass finds fewer.
+func (c *Cleaning) mapped(b wire.Batch) bool {
+	return !fixed(b) && b.NextOffset()-b.BaseOffset() <= c.most
+}
+
+// pass takes note of a batch that is left behind.
+func (c *Cleaning) pass(b wire.Batch) {
+	c.stay = c.stay || b.Transactional() && !b.Control()
+}
+
 func (c *Cleaning) plain(b wire.Batch) ([]byte, error) {
 	if b.Codec() == wire.CodecNone || b.RecordCount() == 0 {
 		return b.Payload(), nil
@@ -155,7 +173,7 @@ func (c *Cleaning) mapKeys() error {
 			continue
 		}
 		err := c.each(s, func(b wire.Batch) error {
-			if b.NextOffset() > c.from && !fixed(b) && b.RecordCount() <= cleanerKeys {
+			if b.NextOffset() > c.from && c.mapped(b) {
 				records += int64(b.RecordCount())
 			}
 			return nil
@@ -164,7 +182,7 @@ func (c *Cleaning) mapKeys() error {
 			return err
 		}
 	}
-	c.keys = newKeyTable(min(records, cleanerKeys))
+	c.keys = newKeyTable(min(records, c.most))
 	errFull := errors.New("the table is full")
 	for _, s := range c.segs {
 		if s.end.Load() <= c.from {
@@ -174,7 +192,7 @@ func (c *Cleaning) mapKeys() error {
 			if b.NextOffset() <= c.from {
 				return nil
 			}
-			if !fixed(b) && b.RecordCount() <= cleanerKeys { // a larger one supersedes nothing
+			if c.mapped(b) {
 				if c.keys.room() < int(b.RecordCount()) {
 					return errFull
 				}
@@ -207,7 +225,6 @@ type output struct {
 	buf   []byte
 	pos   int64 // of what is in the file
 	batch []byte
-	spare int64 // how much batches may yet grow
 
 	// The run of batches without records that has not been written.
 	gap       bool
@@ -220,11 +237,16 @@ type output struct {
 func (c *Cleaning) rewrite(s *segment) error {
 	changed := false
 	err := c.each(s, func(b wire.Batch) error {
+		c.pass(b)
 		if changed || fixed(b) {
 			return nil
 		}
-		_, kept, err := c.filter(nil, b)
-		changed = changed || kept < int(b.RecordCount()) || b.IsEmpty()
+		out, kept, err := c.filter(nil, b)
+		if err == nil {
+			_, was := b.DeleteHorizon()
+			_, is := wire.Batch(out).DeleteHorizon()
+			changed = kept < int(b.RecordCount()) || is != was || b.IsEmpty()
+		}
 		return err
 	})
 	if err != nil || !changed {
@@ -240,7 +262,7 @@ func (c *Cleaning) rewrite(s *segment) error {
 	if err != nil {
 		return err
 	}
-	o := output{spare: limit - s.size.Load(), made: &segment{base: s.base, name: s.name, dir: s.dir, limit: limit, index: &index{}, mark: s.mark,
+	o := output{made: &segment{base: s.base, name: s.name, dir: s.dir, limit: limit, index: &index{}, mark: s.mark,
 		step: firstStep, interval: s.interval, firstTs: noTimestamp}}
 	o.made.maxTs.Store(noTimestamp)
 	o.made.end.Store(s.base)
@@ -263,7 +285,8 @@ func (c *Cleaning) rewrite(s *segment) error {
 }
 
 // filter appends a batch with the records that stay. A tombstone stays for
-// delete.retention.ms from the first pass that meets it as the last of its key.
+// delete.retention.ms from the first pass that meets it as the last of its key,
+// and goes only when nothing is left below it that it stands for.
 func (c *Cleaning) filter(dst []byte, b wire.Batch) (out []byte, kept int, err error) {
 	plain, err := c.plain(b)
 	if err != nil {
@@ -283,7 +306,7 @@ func (c *Cleaning) filter(dst []byte, b wire.Batch) (out []byte, kept int, err e
 		if last, ok := c.keys.get(r.Key); ok && last > off {
 			return false
 		}
-		if r.Value == nil && set && c.o.Now > horizon {
+		if r.Value == nil && set && c.o.Now > horizon && c.mapped(b) && !c.stay {
 			return false
 		}
 		tombstones = tombstones || r.Value == nil
@@ -303,6 +326,7 @@ func (c *Cleaning) filter(dst []byte, b wire.Batch) (out []byte, kept int, err e
 
 // copyBatch adds what stays of a batch.
 func (c *Cleaning) copyBatch(o *output, b wire.Batch) error {
+	c.pass(b)
 	out := []byte(b)
 	if !fixed(b) && b.BaseOffset() < c.to {
 		kept, err := 0, error(nil)
@@ -313,12 +337,7 @@ func (c *Cleaning) copyBatch(o *output, b wire.Batch) error {
 		if kept == 0 && !c.held[b.BaseOffset()] {
 			return o.addGap(b)
 		}
-		if grown := int64(len(o.batch) - len(b)); grown > o.spare { // superseded records stay
-			c.Removed -= int64(b.RecordCount()) - int64(kept)
-		} else {
-			out = o.batch
-			o.spare -= max(grown, 0)
-		}
+		out = o.batch
 	}
 	if err := o.closeGap(); err != nil {
 		return err
@@ -350,6 +369,9 @@ func (o *output) closeGap() error {
 
 func (o *output) add(b []byte) error {
 	s := o.made
+	if s.size.Load()+int64(len(b)) > s.limit {
+		return errGrown
+	}
 	s.note(b, s.size.Load())
 	s.publish(s.size.Load()+int64(len(b)), wire.Batch(b).NextOffset())
 	if o.buf = append(o.buf, b...); len(o.buf) < cleanerBuffer {
@@ -399,9 +421,9 @@ func (c *Cleaning) replaceFiles() error {
 	return l.dir.fs.SyncDir(l.path)
 }
 
-// Cleaned ends the pass. An error that a full disk or a busy machine explains
-// has changed nothing, and the pass may be planned again; any other has failed
-// the directory. [L]
+// Cleaned ends the pass. After an error that says nothing of the disk, or one of
+// a full disk or a busy machine, the pass may be planned again; any other has
+// failed the directory. [L]
 func (l *Log) Cleaned(c Cleaning) error {
 	if c.log != l || !l.cleaning {
 		invariant.Check(false, "PlanDoApply", l.path)
@@ -436,7 +458,7 @@ func (l *Log) Cleaned(c Cleaning) error {
 	switch {
 	case c.err == nil:
 		raise(&l.cleaned, c.to)
-	case errors.Is(c.err, errStopped) || temporary(c.err) || errors.As(c.err, &corrupt):
+	case errors.Is(c.err, errStopped) || errors.Is(c.err, errGrown) || temporary(c.err) || errors.As(c.err, &corrupt):
 	default:
 		l.dir.Fail(c.err)
 	}
@@ -448,9 +470,6 @@ func Stopped(err error) bool { return errors.Is(err, errStopped) || errors.Is(er
 
 // CleanedTo is where the dirty part of the log begins.
 func (l *Log) CleanedTo() int64 { return l.cleaned.Load() }
-
-// SetCleaned tells what the checkpoint says of a log that was just opened.
-func (l *Log) SetCleaned(offset int64) { l.cleaned.Store(min(offset, l.End())) }
 
 // window is where the batches begin by which a repeated one is known: a recovery
 // that reads them again must find all of them, for any may not be answered yet.

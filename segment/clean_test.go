@@ -171,7 +171,10 @@ func TestCleaningKeepsTheLastOfEachKey(t *testing.T) {
 				rest(t, l)
 			}
 			if r.IntN(2) == 0 { // crash or clean stop, and the same again
-				state := string(l.producers.encode(0))
+				state, to := string(l.producers.encode(0)), l.CleanedTo()
+				if err := d.WriteCheckpoint(CleanerCheckpoint, map[TopicPartition]int64{testID.TopicPartition(): to}); err != nil {
+					t.Fatal(err)
+				}
 				if r.IntN(2) == 0 {
 					closeAll(t, d, []*Log{l})
 				} else {
@@ -180,10 +183,11 @@ func TestCleaningKeepsTheLastOfEachKey(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				to := l.CleanedTo()
 				d = openDir(t, fs, path)
 				l = openLog(t, d, smallConfig)
-				l.SetCleaned(to)
+				if l.CleanedTo() != to {
+					t.Fatalf("clean to %d after a restart, not to %d", l.CleanedTo(), to)
+				}
 				if !maps.Equal(readKeyed(t, all(t, l)), want) {
 					t.Fatal("another log after a restart")
 				}
@@ -272,20 +276,29 @@ func TestCleaningStopsAtTheLimit(t *testing.T) {
 }
 
 // Wherever a pass fails, and whatever of its writes a power cut leaves, no last
-// record of a key is lost and none comes back changed.
+// record of a key is lost, none comes back changed, and no deleted one comes back.
 func TestCleaningFailsAnywhere(t *testing.T) {
-	r := seed(t)
+	t.Run("first pass", func(t *testing.T) { failCleaning(t, false) })
+	t.Run("tombstones go", func(t *testing.T) { failCleaning(t, true) })
+}
+
+func failCleaning(t *testing.T, second bool) {
+	r, now := seed(t), int64(5000)
+	if second {
+		now = 7001
+	}
 	setUp := func() (*MemFS, *Dir, *Log, map[int64]keyed) {
 		r := rand.New(rand.NewPCG(7, 7))
 		m, d, l := memLog(t, smallConfig)
 		all0 := map[int64]keyed{}
 		writeKeyed(t, l, r, 80, all0)
-		if f, ok := l.FlushPlan(); ok {
-			f.Do()
-			if err := l.Flushed(f); err != nil {
+		if second {
+			if c, err := clean(l, l.End(), 5000); err != nil || c.to == 0 {
 				t.Fatal(err)
 			}
+			writeKeyed(t, l, r, 40, all0)
 		}
+		flush(t, l)
 		if err := d.WriteCheckpoint(RecoveryPointCheckpoint, map[TopicPartition]int64{testID.TopicPartition(): l.Durable()}); err != nil {
 			t.Fatal(err)
 		}
@@ -302,13 +315,13 @@ func TestCleaningFailsAnywhere(t *testing.T) {
 				}
 				return nil
 			})
-			_, err := clean(l, l.End(), 5000)
+			_, err := clean(l, l.End(), now)
 			m.SetFault(nil)
 			if done = count < n; done && err != nil {
 				t.Fatal(err)
 			}
 			if err != nil && temporary(cause) && d.Failed() == nil {
-				if c, err := clean(l, l.End(), 5000); err != nil || c.to == 0 {
+				if c, err := clean(l, l.End(), now); err != nil || c.to == 0 {
 					t.Fatalf("operation %d failed with %v, and the next pass: %v", n, cause, err)
 				}
 			}
@@ -319,7 +332,7 @@ func TestCleaningFailsAnywhere(t *testing.T) {
 				t.Fatalf("operation %d failed with %v: %v", n, cause, err)
 			}
 			got := readKeyed(t, all(t, again))
-			for off, x := range compacted(all0, again.End(), true) {
+			for off, x := range compacted(all0, again.End(), !second) {
 				if got[off] != x {
 					t.Fatalf("operation %d failed with %v: record %d is lost", n, cause, off)
 				}
@@ -328,6 +341,9 @@ func TestCleaningFailsAnywhere(t *testing.T) {
 				if all0[off] != x {
 					t.Fatalf("operation %d failed with %v: record %d is another", n, cause, off)
 				}
+			}
+			if got, want := table(got), table(all0); !maps.Equal(got, want) {
+				t.Fatalf("operation %d failed with %v: a reader has %v, not %v", n, cause, got, want)
 			}
 			if done && cause == ErrTooManyFiles {
 				t.Logf("%d points", points)

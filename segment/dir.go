@@ -48,6 +48,7 @@ type Dir struct {
 	logs   map[TopicPartition]*Log
 	points map[TopicPartition]int64 // recovery points as the file has them
 	starts map[TopicPartition]int64 // log start offsets as the file has them
+	cleans map[TopicPartition]int64 // where the dirty parts begin as the file has them
 	opened map[TopicPartition]bool  // no longer as the clean close left them
 	closed manifest                 // what the clean close left
 	sealed [][]byte                 // what this one will leave; of the thread that closes
@@ -117,6 +118,9 @@ func (d *Dir) load() error {
 		return err
 	}
 	if d.starts, err = d.ReadCheckpoint(LogStartCheckpoint); err != nil {
+		return err
+	}
+	if d.cleans, err = d.ReadCheckpoint(CleanerCheckpoint); err != nil {
 		return err
 	}
 	return d.finishDeletes()
@@ -281,7 +285,7 @@ func (d *Dir) OpenLog(id LogID, cfg Config, now int64) (*Log, RecoveryStats, err
 	p := id.TopicPartition()
 	l := &Log{dir: d, id: id, path: filepath.Join(d.path, p.String()), failed: &d.failed, cfg: cfg, now: now, producers: newProducers()}
 	d.mu.Lock()
-	point, start := d.points[p], d.starts[p]
+	point, start, clean := d.points[p], d.starts[p], d.cleans[p]
 	taken := d.logs[p] != nil
 	l.clean = d.clean && !d.opened[p]
 	if d.clean {
@@ -303,10 +307,11 @@ func (d *Dir) OpenLog(id LogID, cfg Config, now int64) (*Log, RecoveryStats, err
 		}
 		return nil, stats, fmt.Errorf("log %s: %w", p, err)
 	}
+	l.cleaned.Store(min(clean, l.End()))
 	d.mu.Lock()
 	d.logs[p] = l
 	d.mu.Unlock()
-	if start > l.Start() { // of records that are lost; it must not hide those that come in their place
+	if start > l.Start() || clean > l.End() { // of records that are lost; it must not hide those that come in their place
 		if err := d.lowerCheckpoints(p); err != nil && !temporary(err) {
 			l.Close()
 			return nil, stats, fmt.Errorf("log %s: %w", p, err)
@@ -337,7 +342,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 	for _, l := range logs {
 		gone = append(gone, l.id.TopicPartition())
 	}
-	if err := errors.Join(d.dropCheckpoints(gone...), d.dropOthers(gone...)); err != nil {
+	if err := errors.Join(d.dropCheckpoints(gone...), d.dropMarks(gone...)); err != nil {
 		return err
 	}
 	var moved []string

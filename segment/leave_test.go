@@ -70,6 +70,7 @@ func TestDeleteForgetsCheckpoints(t *testing.T) {
 		if err := l.AdvanceStart(7); err != nil {
 			t.Fatal(err)
 		}
+		l.cleaned.Store(7)
 	}
 	names := []string{RecoveryPointCheckpoint, LogStartCheckpoint, HighWatermarkCheckpoint, CleanerCheckpoint}
 	for _, name := range names {

@@ -107,8 +107,8 @@ func (l *Log) nextLimit() int64 {
 	return min(max(l.cfg.SegmentBytes, int64(l.cfg.MaxMessageBytes), l.want), maxSegment)
 }
 
-// beginTruncation lowers Durable, and the start that a checkpoint may name, at
-// once, so that none written from here on can promise what is about to go.
+// beginTruncation lowers Durable, CleanedTo and the start that a checkpoint may
+// name at once, so that none written from here on can promise what is about to go.
 func (l *Log) beginTruncation(t Truncation) Truncation {
 	l.truncating = true
 	for _, s := range t.remove {
@@ -120,6 +120,7 @@ func (l *Log) beginTruncation(t Truncation) Truncation {
 	l.lowering.Store(t.to + 1) // the start may lie inside the batch that is cut
 	l.durable.Store(min(l.Durable(), t.to))
 	l.covered.Store(min(l.covered.Load(), t.to))
+	l.cleaned.Store(min(l.cleaned.Load(), t.to))
 	var after epochs
 	after.p.Store(l.epochs.p.Load())
 	if t.full {
@@ -334,7 +335,6 @@ func (l *Log) Truncated(t Truncation) error {
 		l.covered.Store(t.to)
 	}
 	l.next, l.sealing = t.to, false
-	l.cleaned.Store(min(l.cleaned.Load(), t.to))
 	l.producers = t.producers
 	l.epochs.replace(t.epochs)
 	for _, s := range t.remove {
