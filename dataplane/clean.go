@@ -70,9 +70,9 @@ func (e *Engine) clean(p *Partition, r *role) {
 	err := p.log.Cleaned(c)
 	p.unlock()
 	e.m.cleaned.Add(1)
-	e.m.cleanedRecords.Add(c.Removed)
 	switch {
 	case err == nil:
+		e.m.cleanedRecords.Add(c.Removed)
 		e.o.Log.Info("log cleaned", "topic", p.topic, "partition", p.index, "to", p.log.CleanedTo(), "removed", c.Removed,
 			"bytes_before", c.Before, "bytes_after", c.After, "ms", (e.clock()-start)/1e6)
 	case segment.Stopped(err): // deleted, truncated or at the end: not an error

@@ -274,9 +274,9 @@ func (c *comparison) make(ctx context.Context, side, name string) (b *peer.Broke
 	default:
 		binary, overrides := c.variant(side)
 		b, err = peer.Lockstep(c.dir, name, binary, overrides...)
-		what = "lockstep " + c.doc.Commit + ", defaults"
+		what = "lockstep, defaults"
 		if side != sideOurs {
-			what = "lockstep " + c.doc.Commit + ", " + side
+			what = "lockstep, " + side
 		}
 	}
 	return b, what, err
