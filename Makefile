@@ -158,8 +158,9 @@ perf-engines: build ## our own ring, one reactor in place of two, epoll, and gio
 	./$(BIN)/lockstep-perf peers --only engines --giouring $(BIN)/lockstep-giouring --out perf/results/engines.json $(PERF)
 	./$(BIN)/lockstep-perf report
 
-perf-ack: build ## acknowledgements over 10, 40 and 100 ms, appended and durable, into perf/RESULTS.md: PERF='--runs 5' (about 15 minutes)
+perf-ack: build ## acknowledgements over 10, 40 and 100 ms, appended and durable, and with one fetch under way, into perf/RESULTS.md: PERF='--runs 5' (about 30 minutes)
 	./$(BIN)/lockstep-perf ack-table --out perf/results/ack.json $(PERF)
+	./$(BIN)/lockstep-perf ack-table --fetches 1 --out perf/results/ack-one-fetch.json $(PERF)
 	./$(BIN)/lockstep-perf report
 
 bench-compare: ## benchmarks of HEAD and of REF in turns, through benchstat: make bench-compare REF=main [P=./segment] [N=6]

@@ -21,6 +21,7 @@ type ackTableOptions struct {
 	modes            []string
 	warmUp, duration time.Duration
 	linger           time.Duration
+	fetches          int
 	binary, dir, out string
 }
 
@@ -39,7 +40,7 @@ func ackTableCommand() *cobra.Command {
 	o := ackTableOptions{}
 	cmd := &cobra.Command{
 		Use: "ack-table", Short: "ack for several round trips, loads and flush modes; medians", Args: cobra.NoArgs,
-		Example: "  lockstep-perf ack-table --runs 5 --out perf/results/ack.json",
+		Example: "  lockstep-perf ack-table --runs 5 --out perf/results/ack.json\n  lockstep-perf ack-table --fetches 1 --out perf/results/ack-one-fetch.json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), &cli.Printer{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 		},
@@ -52,6 +53,7 @@ func ackTableCommand() *cobra.Command {
 	f.DurationVar(&o.warmUp, "warm-up", time.Second, "of each run")
 	f.DurationVar(&o.duration, "duration", 5*time.Second, "of each run, counted")
 	f.DurationVar(&o.linger, "linger", time.Millisecond, "least time between two requests of a connection, of 20 MB/s")
+	f.IntVar(&o.fetches, "fetches", 63, "fetches of a mirror that may be under way; 1 for contrast")
 	f.StringVar(&o.binary, "binary", "", "the lockstep program; empty = beside this one, or in PATH")
 	f.StringVar(&o.dir, "dir", "", "parent of the data directories; empty = the system's for temporary files")
 	f.StringVar(&o.out, "out", "", "file to write the JSON to, after each round; empty = none")
@@ -74,7 +76,7 @@ func (o *ackTableOptions) cells() (list []*cell, err error) {
 			}
 			for _, rtt := range o.rtts {
 				c := &cell{row: report.AckRow{RTTMs: ms(rtt), FlushAck: flush, Mode: m.name}, o: ackOptions{rtt: rtt, rate: "20MB", recordSize: "1KiB", warmUp: o.warmUp, duration: o.duration,
-					linger: o.linger, batch: "64KiB", inFlight: 128, fetches: 63, flushAck: flush, engine: "auto", conns: 4, partitions: 4, binary: o.binary, dir: o.dir, seed: 1}}
+					linger: o.linger, batch: "64KiB", inFlight: 128, fetches: o.fetches, flushAck: flush, engine: "auto", conns: 4, partitions: 4, binary: o.binary, dir: o.dir, seed: 1}}
 				m.set(&c.o)
 				if _, err := c.o.load(); err != nil {
 					return nil, err

@@ -195,7 +195,7 @@ func TestAckTable(t *testing.T) {
 	dir := quickDir(t)
 	binary := program(t)
 	out := filepath.Join(dir, acksFile)
-	o := ackTableOptions{runs: 1, rtts: []time.Duration{20 * time.Millisecond}, flushes: []string{"durable"}, modes: []string{"max"}, warmUp: 100 * time.Millisecond, duration: 500 * time.Millisecond,
+	o := ackTableOptions{fetches: 63, runs: 1, rtts: []time.Duration{20 * time.Millisecond}, flushes: []string{"durable"}, modes: []string{"max"}, warmUp: 100 * time.Millisecond, duration: 500 * time.Millisecond,
 		binary: binary, dir: dir, out: out}
 	if err := o.run(ctx, &cli.Printer{Out: new(bytes.Buffer), Err: new(bytes.Buffer)}); err != nil {
 		t.Fatal(err)

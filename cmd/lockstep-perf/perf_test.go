@@ -18,7 +18,7 @@ import (
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"ack", "--rtt", "2s"}, {"ack", "--flush-ack", "never"}, {"ack", "--record-size", "1MiB"}, {"ack", "--record-size", "0"},
 		{"ack", "--rate", "much"}, {"ack", "--connections", "0"}, {"ack", "extra"}, {"nonsense"},
-		{"ack", "--fetches", "0"}, {"ack", "--max", "--one-in-flight"}, {"ack", "--max", "--in-flight", "0"}, {"ack-table", "--runs", "0"}, {"ack-table", "--modes", "most"}, {"produce", "--acks", "0"},
+		{"ack", "--fetches", "0"}, {"ack", "--max", "--one-in-flight"}, {"ack", "--max", "--in-flight", "0"}, {"ack-table", "--runs", "0"}, {"ack-table", "--fetches", "64"}, {"ack-table", "--modes", "most"}, {"produce", "--acks", "0"},
 		{"produce", "--client", "java"}, {"produce", "--batch", "2MiB"}, {"produce", "--mallocs"}, {"produce", "--rate", "0"}, {"mixed", "--readers", "0"}, {"consume", "--fill", "no"},
 		{"consume", "--mallocs", "--again", "1s"}, {"peers", "--only", "P3"}, {"peers", "--pairs", "0"}, {"peers", "--catch-up", "1"}, {"bare"},
 		{"soak", "--duration", "0"}, {"soak", "--every", "1h"}, {"soak", "--rtt", "0"}} {

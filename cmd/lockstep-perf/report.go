@@ -17,6 +17,7 @@ import (
 const (
 	peersFile   = "peers.json"
 	acksFile    = "ack.json"
+	oneFile     = "ack-one-fetch.json"
 	enginesFile = "engines.json"
 	soakFile    = "soak.json"
 )
@@ -33,14 +34,14 @@ func reportCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&results, "results", "perf/results", "directory with any of "+peersFile+", "+enginesFile+", "+acksFile+" and "+soakFile)
+	cmd.Flags().StringVar(&results, "results", "perf/results", "directory with any of "+peersFile+", "+enginesFile+", "+acksFile+", "+oneFile+" and "+soakFile)
 	cmd.Flags().StringVar(&out, "out", "perf/RESULTS.md", "the page; its plots go into plots beside it")
 	return cmd
 }
 
 func makeReport(results, out string) error {
 	var r report.Results
-	err := errors.Join(readInto(&r.Peers, results, peersFile), readInto(&r.Engines, results, enginesFile), readInto(&r.Acks, results, acksFile), readInto(&r.Soak, results, soakFile))
+	err := errors.Join(readInto(&r.Peers, results, peersFile), readInto(&r.Engines, results, enginesFile), readInto(&r.Acks, results, acksFile), readInto(&r.OneFetch, results, oneFile), readInto(&r.Soak, results, soakFile))
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@
 //
 //	peers.json ──┐
 //	             ├──► Page ──► RESULTS.md, *.svg
-//	ack.json ────┤
+//	ack*.json ───┤
 //	soak.json ───┘
 //
 // Laws:

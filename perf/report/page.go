@@ -20,7 +20,9 @@ type Results struct {
 	Peers   *Peers
 	Engines *Peers // our own engines beside each other
 	Acks    *Acks
-	Soak    *Soak
+	// OneFetch is the same with one fetch of the mirror under way.
+	OneFetch *Acks
+	Soak     *Soak
 }
 
 // Page makes the text of the results and its plots, by file name. old is the
@@ -39,7 +41,10 @@ func (r *Results) Page(old string) (page string, plots map[string]string) {
 		r.Engines.writeEngines(&b)
 	}
 	if r.Acks != nil {
-		r.Acks.write(&b)
+		r.Acks.write(&b, "## Acknowledgements over a long line (P3)")
+	}
+	if r.OneFetch != nil {
+		r.OneFetch.write(&b, "### With one fetch of the mirror under way, for contrast")
 	}
 	if r.Soak != nil {
 		r.Soak.write(&b)
@@ -239,8 +244,8 @@ func sweepCurves(runs []Run) (curves []Curve) {
 	return ordered(curves)
 }
 
-func (a *Acks) write(b *strings.Builder) {
-	fmt.Fprintf(b, "## Acknowledgements over a long line (P3)\n\n%s, commit %s, `%s`.\n\n%s\n\n", a.When, a.Commit, a.Command, a.Machine)
+func (a *Acks) write(b *strings.Builder, head string) {
+	fmt.Fprintf(b, "%s\n\n%s, commit %s, `%s`.\n\n%s\n\n", head, a.When, a.Commit, a.Command, a.Machine)
 	b.WriteString("SYNC mirror, acks=all; medians of the runs. The round trip is what echoes through the same line took meanwhile.\n\n")
 	var rows [][]string
 	for _, r := range a.Rows {

@@ -64,9 +64,9 @@ func TestPage(t *testing.T) {
 		Series: []*Series{series(), missed, behind}, Runs: []Run{run, other}, Sweep: []Run{run, other}}
 	a := &Acks{Rows: []AckRow{{RTTMs: 40, Echo: 40, FlushAck: "durable", Mode: ModeOne, Runs: 5, P50: 40.6}, {RTTMs: 10, Mode: ModeMax, FlushAck: "durable", Runs: 1, MBPerS: 100},
 		{RTTMs: 100, Mode: ModeMax, FlushAck: "durable", Runs: 1, MBPerS: 79}, {RTTMs: 10, Mode: ModeRate, FlushAck: "appended", Void: 1}}}
-	page, plots := (&Results{Peers: p, Acks: a}).Page("old text\n" + remarkBegin + "\nby hand\n" + remarkEnd + "\nmore old text")
+	page, plots := (&Results{Peers: p, Acks: a, OneFetch: a}).Page("old text\n" + remarkBegin + "\nby hand\n" + remarkEnd + "\nmore old text")
 	for _, want := range []string{"\nby hand\n", "≥ 5: met", "P1 is missed: a case, widgets beside kafka: 6, wanted ≥ 7.", "a case, delays: kafka 10, ours 90 (ratio 6).", "`-Xmx1G`",
-		"raw fdatasync p50 0.200", "p50 ≤ rtt + 0.5 ms: not met", "ratio 0.79 (≥ 0.8: not met)", "no run counts", "(plots/latency-1.svg)", "(plots/throughput.svg)"} {
+		"raw fdatasync p50 0.200", "p50 ≤ rtt + 0.5 ms: not met", "ratio 0.79 (≥ 0.8: not met)", "no run counts", "### With one fetch", "(plots/latency-1.svg)", "(plots/throughput.svg)"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
@@ -77,7 +77,7 @@ func TestPage(t *testing.T) {
 	if len(plots) != 2 {
 		t.Errorf("%d plots", len(plots))
 	}
-	again, _ := (&Results{Peers: p, Acks: a}).Page(page)
+	again, _ := (&Results{Peers: p, Acks: a, OneFetch: a}).Page(page)
 	if again != page {
 		t.Error("made again from itself the page is another one")
 	}
