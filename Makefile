@@ -117,7 +117,7 @@ kafka: build ## mirror from Apache Kafka 4.3.1 (JVM, Maven), and its DumpLogSegm
 kill-control: ## the same harness with an acknowledgement planted before the report: it must lose
 	$(GO) test ./cmd/lockstep -run 'TestKillControl' -v -timeout 1800s -kill.control
 
-planted: ## plant every bug of testdata/planted in a worktree of HEAD: the test each names must go red (about 12 minutes)
+planted: ## plant every bug of testdata/planted in a worktree of HEAD: the test each names must go red (about 20 minutes)
 	$(GO) test ./internal/planted -v -count=1 -timeout 3600s -planted
 
 crash: ## every kind of crash at full size, counts by kind, one line to docs/reliability/ledger.jsonl: make crash A=-crash.seed=n (2 to 4 minutes)
